@@ -297,6 +297,21 @@ class JavaClient:
         writer.close()
         committer.close()
 
+    def compact_joined(self, table: str, *, blobs: bool = False) -> None:
+        """Compact a table with data evolution as Spark and Flink do, as one commit."""
+        handle = self._catalog.getTable(self._identifier(table))
+        work = self._jvm.org.apache.paimon.append.dataevolution
+        snapshot = self._call(FILE_STORE, "snapshotManager", handle).latestSnapshot()
+        tasks = work.DataEvolutionCompactCoordinator(handle, blobs, False, snapshot).plan()
+        messages = self._jvm.java.util.ArrayList()
+        for task in tasks:
+            messages.add(task.doCompact(handle, "compaction"))
+        prepared = work.DataEvolutionCompactionCommitPreparation(handle, snapshot)
+        messages.addAll(prepared.prepare(messages))
+        committer = self._call(TABLE, "newBatchWriteBuilder", handle).newCommit()
+        committer.commit(messages)
+        committer.close()
+
     def copy(self, source: str, target: str) -> None:
         """Write the rows of one table into another, in one commit; no value passes Python."""
         builder = self._call(

@@ -94,6 +94,18 @@ def test_java_and_headwater_share_blobs(
     found = table.refresh().scan().to_arrow()
     assert in_order(found) == in_order(java.read(table.name))
     assert found["s"].to_pylist()[:10] == ["changed"] * 9 + ["s9"]
+    table.update({"b": b"b of Headwater"}, where="k in (1, 8, 12)")
+    table.merge({"k": [2, 33], "c": [b"c of Headwater", None], "s": ["x", "y"]}, on=["k"])
+    java.write_columns(table.name, pa.table({"c": [b"new", b"of", b"Java"]}), 1)
+    found = table.refresh().scan().to_arrow()
+    assert in_order(found) == in_order(java.read(table.name))
+    assert found["b"].to_pylist()[:2] == [b"new", b"b of Headwater"]
+    table.compact()
+    assert in_order(table.scan().to_arrow()) == in_order(java.read(table.name)) == in_order(found)
+    java.compact_joined(table.name, blobs=True)
+    table.refresh().update({"b": None}, where="k = 12")
+    found = table.scan().to_arrow()
+    assert in_order(found) == in_order(java.read(table.name))
 
 
 @pytest.mark.interop
@@ -126,4 +138,11 @@ def test_pypaimon_and_headwater_share_blobs(lake: Lake, pypaimon: Client) -> Non
     table.refresh().write(rows(range(40, 50)))
     expected = rows(range(50)).to_pylist()
     assert in_order(table.refresh().scan().to_arrow()) == expected
+    assert in_order(pypaimon.read(table.name)) == expected
+    table.update({"b": b"b of Headwater", "s": "new"}, where="k in (1, 8, 12)")
+    for at in (1, 8, 12):
+        expected[at] |= {"b": b"b of Headwater", "s": "new"}
+    assert in_order(table.scan().to_arrow()) == expected
+    assert in_order(pypaimon.read(table.name)) == expected
+    table.compact()
     assert in_order(pypaimon.read(table.name)) == expected

@@ -85,6 +85,47 @@ def test_java_and_headwater_join_the_same_columns(
     ]
 
 
+@pytest.mark.interop_java
+def test_java_and_headwater_compact_the_same_columns(
+    lake: Lake,
+    service: Service,
+    java_gateways: Callable[[str], JavaGateway],
+    tmp_path: Path,
+) -> None:
+    java = JavaClient(java_gateways("2.0.0"), "2.0.0", service.uri, TOKEN, tmp_path)
+    options = {"deletion-vectors.enabled": "true", "compaction.min.file-num": "2"}
+    table = new_table(lake, f"{java.label}_compacted", **options)
+
+    def same() -> list[tuple[object, ...]]:
+        found = in_order(table.refresh().scan().to_arrow())
+        assert found == in_order(java.read(table.name))
+        whole = f"{table.name}$row_tracking"
+        told = in_order(lake.system_table(whole).to_arrow())
+        assert told == in_order(java.read(whole))
+        return [tuple(row.values()) for row in told]
+
+    table.write(rows(range(4)))
+    java.write(table.name, rows(range(4, 6)))
+    java.write_columns(table.name, pa.table({"v": [1, 2, 3, 4]}), 0)
+    table.refresh().delete("k = 1 or k = 4")
+    before = same()
+    table.compact()
+    assert len(table.files()) == 1
+    after = same()
+    # The version of rows that are joined is the greatest.
+    assert [row[:4] for row in after] == [row[:4] for row in before]
+    table.update({"s": "new"}, where="k = 5")
+    java.write(table.name, rows(range(6, 8)))
+    table.refresh().delete("k = 0 or k = 7")
+    before = same()
+    java.compact_joined(table.name)
+    after = same()
+    assert [row[:4] for row in after] == [row[:4] for row in before]
+    assert len(table.files()) == 1
+    table.update({"v": 0}, where="k = 2")
+    assert [row[:2] for row in same()] == [(2, 0), (3, 4), (5, 50), (6, 60)]
+
+
 @pytest.mark.interop
 def test_pypaimon_and_headwater_join_the_same_columns(lake: Lake, pypaimon: Client) -> None:
     table = new_table(lake, pypaimon.label, **{"deletion-vectors.enabled": "true"})
@@ -124,6 +165,11 @@ def test_pypaimon_and_headwater_join_the_same_columns(lake: Lake, pypaimon: Clie
         {"k": 3, "v": None, "s": "y"},
         {"k": 5, "v": 6, "s": "last"},
     ]
+    table.refresh().compact()
+    assert len(table.files()) == 1
+    kept = same()
+    pypaimon.update_columns(table.name, pa.table({"_ROW_ID": [1], "s": ["first"]}))
+    assert same() == [{**kept[0], "s": "first"}, *kept[1:]]
 
 
 @pytest.mark.interop
