@@ -174,6 +174,19 @@ def test_many_batches_are_joined_where_they_end_differently(lake: Lake) -> None:
     assert got["id"].to_pylist() == list(range(count))
 
 
+def test_sequence_numbers_of_columns_do_not_decide_which_file_counts(lake: Lake) -> None:
+    table = make(lake)
+    table.write(rows(0, 1))
+    file = column_file(table, 0, pa.table({"a": [1, 2], "b": ["x", "y"]}))
+    commit(table, replace(file, write_cols_sequences=(1, 9)))
+    update(table, 0, a=[3, 4])
+    assert [(row["a"], row["b"]) for row in found(table)] == [(3, "x"), (4, "y")]
+    assert (1, 9) in {file.write_cols_sequences for file in files_of(table)}
+    table.compact()
+    assert [(row["a"], row["b"]) for row in found(table)] == [(3, "x"), (4, "y")]
+    assert [file.write_cols_sequences for file in files_of(table)] == [None]
+
+
 # Writing ----------------------------------------------------------------------------------------
 
 
@@ -332,8 +345,6 @@ def test_rows_without_ids_cannot_be_joined(lake: Lake) -> None:
     (file,) = files_of(table)
     with pytest.raises(CorruptData, match="have no ids"):
         list(row_ranges("here", [replace(file, first_row_id=None)]))
-    with pytest.raises(Unsupported, match="sequence numbers of their own"):
-        list(row_ranges("here", [replace(file, write_cols_sequences=(1, 2, 3))]))
 
 
 def test_a_required_column_that_no_file_holds_is_corrupt(lake: Lake) -> None:

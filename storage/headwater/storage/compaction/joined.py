@@ -40,7 +40,7 @@ def joined_work(
         files: All files of one bucket.
 
     Raises:
-        CorruptData, Unsupported: As `row_ranges`.
+        CorruptData: As `row_ranges`.
     """
     target, cost = options.target_file_size(False), options.split_open_file_cost
     least = 1 if options.rewrites_all_files else 2

@@ -31,7 +31,7 @@ def joined_splits(
         pruner: Tells which statistics may match.
 
     Raises:
-        CorruptData, Unsupported: As `row_ranges`.
+        CorruptData: As `row_ranges`.
     """
     options = storage.schema.table_options
     cost, target = options.split_open_file_cost, options.split_target_size

@@ -2,10 +2,12 @@
 
 A file of a table with data evolution holds all columns of some rows, or some. Files of the same
 rows have the same first row id and the same number of rows. The files of a BLOB column alone may
-hold fewer rows each. Those of vectors alone are left out: this engine does not read them.
+hold fewer rows each. Those of vectors alone are left out: this engine does not read them. Where the
+columns of a file have sequence numbers of their own, readers compare the file's all the same: these
+numbers tell those who refresh an index of row ids which columns changed.
 
 Source: ``DataEvolutionSplitRead.java``, ``DataEvolutionFileStoreScan.java``,
-``DataEvolutionUtils.java``.
+``DataEvolutionUtils.java``, ``DataEvolutionNormalCompactTask.java``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.errors import CorruptData
 from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange
@@ -107,7 +109,6 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
 
     Raises:
         CorruptData: A file's rows have no ids, or files hold some of the same rows and not all.
-        Unsupported: A file's columns have sequence numbers of their own.
     """
     ranged: list[tuple[int, int, DataFile]] = []
     blobs: list[tuple[int, int, DataFile]] = []
@@ -118,11 +119,6 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
             raise CorruptData(
                 f"{where}/{file.file_name}: its rows have no ids, by which their columns in other "
                 "files would be found"
-            )
-        if file.write_cols_sequences is not None:
-            raise Unsupported(
-                f"{where}/{file.file_name}: its columns have sequence numbers of their own, which "
-                "Headwater does not compare; use another Paimon engine to read it"
             )
         kind = blobs if file.file_name.endswith(BLOB_SUFFIX) else ranged
         kind.append((file.first_row_id, file.first_row_id + file.row_count, file))
