@@ -387,6 +387,37 @@ def test_blobs_get_new_values_without_the_others_being_read(lake: Lake) -> None:
     assert table.scan().to_arrow().to_pylist() == expected
 
 
+def test_a_compaction_joins_files_of_blobs_if_asked_to(lake: Lake) -> None:
+    table = make(lake, **{"blob.target-file-size": "600 b"})
+    for start in (0, 20, 40):
+        table.write(rows(range(start, start + 20)))
+    table.update({"c": b"new"}, where="id in (5, 25)")
+    table.delete("id = 7")
+    expected = table.scan().to_arrow().to_pylist()
+
+    def blobs(column: str) -> list[tuple[int | None, int]]:
+        files = [file for file in files_of(table) if file.write_cols == (column,)]
+        return sorted((file.first_row_id, file.row_count) for file in files)
+
+    before = blobs("b"), blobs("c")
+    assert table.compact() is not None
+    assert (blobs("b"), blobs("c")) == before
+    joining = table.with_options({"blob-compaction.enabled": "true"})
+    assert joining.compact() is not None
+    assert len(blobs("c")) < len(before[1])
+    assert sum(count for _, count in blobs("c")) == 60
+    assert table.scan().to_arrow().to_pylist() == expected
+    # What was joined of the same rows may be small beside its neighbours.
+    joining.compact()
+    assert joining.compact() is None
+    assert table.with_options({"blob.target-file-size": "1 mb"}).compact() is None
+    wide = joining.with_options({"blob.target-file-size": "1 mb", "blob-as-descriptor": "true"})
+    assert wide.compact() is not None
+    assert blobs("b") == blobs("c") == [(0, 60)]
+    assert table.scan().to_arrow().to_pylist() == expected
+    assert table.check_files(deep=True).is_whole
+
+
 BLOB_VALUES = st.none() | st.binary(max_size=12)
 
 
@@ -397,7 +428,8 @@ def test_random_changes_of_blobs_equal_those_of_a_dictionary(
 ) -> None:
     lake = connect(str(tmp_path_factory.mktemp("model")))
     lake.create_database("db")
-    table = make(lake, **{"blob.target-file-size": target})
+    joins = {"blob-compaction.enabled": data.draw(st.sampled_from(["true", "false"]))}
+    table = make(lake, **{"blob.target-file-size": target, **joins})
     model: dict[int, dict[str, object]] = {}
     for start in (0, 4):
         table.write(rows(range(start, start + 4)))

@@ -94,7 +94,7 @@ _KEPT: Mapping[str, str] = {
         fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
         """,
     "columns of types VARIANT, BLOB and VECTOR": """
-        blob-compaction.enabled blob-descriptor-field blob-descriptor.<setting>
+        blob-descriptor-field blob-descriptor.<setting>
         blob-field blob-view-field blob-view.resolve.enabled blob-write-null-on-fetch-failure
         blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
         blob.stored-descriptor-fields lookup.blob-as-descriptor

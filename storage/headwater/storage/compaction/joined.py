@@ -2,7 +2,8 @@
 
 Ranges of rows whose ids follow each other are put together until they have the size that a file is
 to have, and the files of the columns of each with them. Rows keep their places: deleted ones are
-written, too, and stay deleted, by a vector that `moved_vectors` makes. Files of BLOB columns stay.
+written, too, and stay deleted, by a vector that `released_vectors` moves. Files of BLOB columns
+stay, unless `blobs` joins them, too.
 
 Source: ``DataEvolutionCompactCoordinator.java``, ``DataEvolutionNormalCompactTask.java``,
 ``DataEvolutionCompactDeletionVectorRewriter.java``.
@@ -15,6 +16,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from headwater.storage.compaction.blobs import blob_work
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.read.all_rows import all_rows
@@ -30,11 +32,12 @@ _BATCH_ROWS = 65536
 
 
 def joined_work(
-    options: CompactionOptions, where: str, files: Iterable[DataFile]
+    storage: TableStorage, options: CompactionOptions, where: str, files: Iterable[DataFile]
 ) -> Iterator[Sequence[DataFile]]:
     """The files that are to become one, for each new file.
 
     Args:
+        storage: The table.
         options: The table's options.
         where: The URI of the files' directory, for errors.
         files: All files of one bucket.
@@ -42,22 +45,35 @@ def joined_work(
     Raises:
         CorruptData: As `row_ranges`.
     """
-    target, cost = options.target_file_size(False), options.split_open_file_cost
     least = 1 if options.rewrites_all_files else 2
-    group: list[DataFile] = []
+    for group in _neighbours(options, row_ranges(where, files)):
+        joined = [file for rows in group for file in rows.files]
+        if len(joined) >= least:
+            yield joined
+        if options.compacts_blobs:
+            # Files of BLOBs that are joined lie in one range, too.
+            for ranges in [group] if len(joined) >= least else [[rows] for rows in group]:
+                yield from blob_work(storage, options, ranges)
+
+
+def _neighbours(
+    options: CompactionOptions, ranges: Iterable[RowRange]
+) -> Iterator[Sequence[RowRange]]:
+    """Ranges whose rows follow each other, until they have the size that a file is to have."""
+    target, cost = options.target_file_size(False), options.split_open_file_cost
+    group: list[RowRange] = []
     weight, end = 0, -1
-    for rows in row_ranges(where, files):
+    for rows in ranges:
         own = sum(max(file.file_size, cost) for file in rows.files)
         first = rows.files[0].first_row_id or 0
         # What is large is only joined with its own columns.
-        if first != end or weight > target or own > target:
-            if len(group) >= least:
-                yield group
+        if group and (first != end or weight > target or own > target):
+            yield group
             group, weight = [], 0
-        group += rows.files
+        group.append(rows)
         weight += own
         end = first + rows.row_count
-    if len(group) >= least:
+    if group:
         yield group
 
 

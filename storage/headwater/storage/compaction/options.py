@@ -68,6 +68,11 @@ class CompactionOptions(TableOptions):
         return self._integer("compaction.offpeak-ratio", 0) if is_off_peak else 0
 
     @property
+    def compacts_blobs(self) -> bool:
+        """True if files of BLOB columns are joined, too."""
+        return self._boolean("blob-compaction.enabled", False)
+
+    @property
     def rewrites_all_files(self) -> bool:
         """True if a compaction rewrites files that it could leave, or only move up."""
         return self._boolean("compaction.force-rewrite-all-files", False)

@@ -129,7 +129,7 @@ def plan_compaction(
         units: Iterator[CompactionUnit]
         if storage.schema.table_options.evolves_columns:
             where = bucket_directory(storage, partition, number)
-            groups = joined_work(options, where, files) if full else iter(())
+            groups = joined_work(storage, options, where, files) if full else iter(())
             units = (CompactionUnit(0, tuple(group)) for group in groups)
         elif keyed:
             units = _keyed_work(storage, partition, number, files, deleted, full=full)

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from headwater.storage.compaction.blobs import rewrite_blobs
 from headwater.storage.compaction.joined import rewrite_joined
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
+from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import replaced_vectors
 from headwater.storage.index.index_file import IndexFileMeta
@@ -137,9 +139,11 @@ class _Rewriter:
         self._replace(self._task.files, self._write(self._writer(0, first), rows))
 
     def compact_joined(self) -> None:
-        """One file of all columns."""
+        """One file of all columns, or of one BLOB column."""
         task = self._task
-        file = rewrite_joined(self._storage, task.partition, task.bucket, task.files)
+        is_blob = task.files[0].file_name.endswith(BLOB_SUFFIX)
+        rewrite = rewrite_blobs if is_blob else rewrite_joined
+        file = rewrite(self._storage, task.partition, task.bucket, task.files)
         self._replace(task.files, [file])
 
     def compact_keyed(self) -> None:

@@ -26,7 +26,6 @@ from headwater.storage.formats.blob_file import (
     read_blobs,
 )
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.scan.row_ranges import RowRange
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["BlobColumn"]
@@ -43,9 +42,11 @@ class BlobColumn:
     Args:
         storage: The table.
         directory: The URI of the files' directory.
-        rows: The range.
+        first_row_id: The id of the first row of the range.
+        row_count: The number of its rows.
         files: The column's files, in any order.
         column: The column's name, for errors.
+        as_descriptors: True to give the places of values, and read none.
 
     Raises:
         CorruptData: A file is missing or damaged, or no file tells of a row.
@@ -56,13 +57,15 @@ class BlobColumn:
         self,
         storage: TableStorage,
         directory: str,
-        rows: RowRange,
+        first_row_id: int,
+        row_count: int,
         files: Sequence[DataFile],
         column: str,
+        *,
+        as_descriptors: bool,
     ) -> None:
-        row_count, first_row_id = rows.row_count, rows.files[0].first_row_id or 0
         self._files = storage.files
-        self._as_descriptors = storage.schema.table_options.blobs_as_descriptors
+        self._as_descriptors = as_descriptors
         self._sources: list[BlobEntries] = []
         self._source: _Longs = np.full(row_count, -1, np.int64)
         self._offset: _Longs = np.zeros(row_count, np.int64)

@@ -157,7 +157,16 @@ class JoinedColumns:
                 f"{self._directory}: no file holds column '{name}', which is NOT NULL, of the rows "
                 f"of {self._range.files[0].file_name}"
             )
-        return BlobColumn(self._storage, self._directory, self._range, files, name)
+        first, count = self._range.files[0].first_row_id or 0, self._range.row_count
+        return BlobColumn(
+            self._storage,
+            self._directory,
+            first,
+            count,
+            files,
+            name,
+            as_descriptors=self._storage.schema.table_options.blobs_as_descriptors,
+        )
 
     def _plain_rows(
         self, columns: Sequence[str], batch_rows: int

@@ -34,6 +34,7 @@ class BlobColumnWriter:
         bucket: The bucket's number.
         name: The column's name.
         source: The origin of the files.
+        is_one_file: True if all values go to one file, whatever its size.
 
     Attributes:
         name: The column's name.
@@ -46,13 +47,15 @@ class BlobColumnWriter:
         bucket: int,
         name: str,
         source: FileSource = FileSource.APPEND,
+        *,
+        is_one_file: bool = False,
     ) -> None:
         options = storage.schema.table_options
         self.name = name
         self._storage = storage
         self._places = ExternalPaths(storage, partition, bucket)
         self._source = source
-        self._target = options.blob_target_file_size
+        self._target = None if is_one_file else options.blob_target_file_size
         self._prefix = options.data_file_prefix + storage.runtime.new_uuid()
         self._started = 0
         self._open: tuple[str, str | None, BlobFileWriter] | None = None
@@ -83,7 +86,7 @@ class BlobColumnWriter:
             )
         writer = self._file()
         writer.write(value)
-        if writer.size >= self._target:
+        if self._target is not None and writer.size >= self._target:
             self.roll()
 
     def _file(self) -> BlobFileWriter:
