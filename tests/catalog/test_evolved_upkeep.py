@@ -59,6 +59,7 @@ def test_neighbouring_ranges_become_one_file_of_all_columns(lake: Lake) -> None:
     assert found(table, [*SCHEMA.names, "_ROW_ID"]) == expected
     assert table.scan().count() == 5
     assert table.compact() is None
+    assert table.compact_manifests() is not None
     # A range of which rows are gone already gets new values, and more of them go.
     table.update({"a": -1}, where="_ROW_ID = 3")
     table.delete("id = 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,16 @@ def test_only_columns_that_are_needed_are_read(lake: SparkLake, folder: Path) ->
     assert rows(lake.sql("SELECT * FROM db.t")) == [
         (1, 17, "B1"), (3, 30, "B3"), (4, 41, "B4"), (5, 50, "B5"),
     ]  # fmt: skip
+
+
+@pytest.mark.modes
+def test_updates_at_once_of_the_same_columns_are_repeated(lake: SparkLake) -> None:
+    make(lake)
+    with ThreadPoolExecutor(2) as threads:
+        texts = ["UPDATE db.t SET a = a + 1", "UPDATE db.t SET a = a + 10 WHERE id > 0"]
+        for done in [threads.submit(lake.sql, text) for text in texts]:
+            done.result()
+    assert [row[1] for row in rows(lake.table("db.t"))] == [1, 21, 31, 41, 51, 61]
 
 
 def test_what_a_table_does_not_allow_is_refused(spark: SparkSession, lake: SparkLake) -> None:
