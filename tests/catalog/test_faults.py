@@ -21,6 +21,8 @@ from sqlalchemy import make_url
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
+from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
+from headwater.catalog.sql.database.open_database import opened_database
 from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, NotFound, OutcomeUnknown, Unavailable
 from headwater.storage.files.access import FileStatus
@@ -321,11 +323,17 @@ def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
     upgrade(database_url)
     files = StallingFiles("orders/snapshot/snapshot-2")
     location = str(tmp_path / "lake")
-    slow = SqlCatalog.open(database_url, warehouse="main", location=location, files=files)
-    other = SqlCatalog.open(database_url, warehouse="main", location=location)
+    # The database must not end the stalled transaction, nor give up those that wait for it.
+    patient = PoolSettings(timeouts=Timeouts(lock_seconds=120, idle_seconds=120))
     is_sqlite = database_url.startswith("sqlite")
     calm = Identifier("sales", "calm")
-    with closing(slow), closing(other), ThreadPoolExecutor(4) as pool:
+    with (
+        opened_database(database_url, pool=patient) as of_slow,
+        opened_database(database_url, pool=patient) as of_other,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        slow = SqlCatalog.on(of_slow, warehouse="main", location=location, files=files)
+        other = SqlCatalog.on(of_other, warehouse="main", location=location)
         other.databases.create(orders.database)
         for name in (orders, calm):
             other.tables.create(name, orders_schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -111,7 +111,13 @@ def server() -> Iterator[RawServer]:
 
 @pytest.fixture
 def catalog(server: RawServer) -> Iterator[RestCatalog]:
-    client = RestCatalog(f"http://{server.address}", timeouts=Timeouts(2.0, 0.2), retries=0)
+    with _connected(server) as client:
+        yield client
+
+
+@contextmanager
+def _connected(server: RawServer, timeouts: Timeouts | None = None) -> Iterator[RestCatalog]:
+    client = RestCatalog(f"http://{server.address}", timeouts=timeouts, retries=0)
     client.connect()
     with closing(client):
         yield client
@@ -146,7 +152,6 @@ def _error(code: int) -> bytes:
         pytest.param(_hang_up, Fate.UNKNOWN, id="hung up"),
         pytest.param(_reset, Fate.UNKNOWN, id="reset"),
         pytest.param(_reset_within_the_answer, Fate.UNKNOWN, id="reset within the answer"),
-        pytest.param(_stay_silent, Fate.UNKNOWN, id="no answer in time"),
     ],
 )
 def test_an_answer_is_one_of_four(
@@ -162,6 +167,15 @@ def test_an_answer_is_one_of_four(
     assert server.commits == 1
     kinds = {Fate.NOT_SENT: Unavailable, Fate.UNKNOWN: OutcomeUnknown}
     assert (None if answer.problem is None else type(answer.problem)) == kinds.get(fate)
+
+
+def test_an_answer_that_does_not_come_in_time_is_unknown(
+    server: RawServer, make_snapshot: MakeSnapshot
+) -> None:
+    server.behave = _stay_silent
+    with _connected(server, Timeouts(read=1)) as impatient:
+        answer = _commit(impatient, make_snapshot(1))
+    assert (answer.fate, type(answer.problem)) == (Fate.UNKNOWN, OutcomeUnknown)
 
 
 @pytest.mark.parametrize(

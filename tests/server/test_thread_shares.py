@@ -24,7 +24,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.admin.warehouses import Warehouses
-from headwater.catalog.sql.database.drivers import PoolSettings
+from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
 from headwater.catalog.sql.database.models import OutboxRow
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.catalog.table.table import Table
@@ -75,9 +75,9 @@ def pipes() -> Iterator[Pipes]:
 
 def _two(url: str, room: Path, connections: int, stack: ExitStack) -> Mapping[str, SqlCatalog]:
     """Two warehouses on a database, each with a table; one of them is about to hang."""
-    database = stack.enter_context(
-        opened_database(url, pool=PoolSettings(connections=connections, wait_seconds=60))
-    )
+    # A transaction is idle while its storage hangs: for as long as the test takes.
+    patient = PoolSettings(connections, wait_seconds=60, timeouts=Timeouts(120, 120, 120))
+    database = stack.enter_context(opened_database(url, pool=patient))
     locations = {name: parse_location(str(room / name)) for name in ("hang", "well")}
     Warehouses(database, SYSTEM_RUNTIME).claim(locations)
     catalogs = {

@@ -21,7 +21,7 @@ def main(lake: str, checkpoint: str, consumer: str | None = None) -> None:
     connect(spark, lake)
     options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
     if consumer is not None:
-        options |= {"consumer-id": consumer, "headwater.consumer.lease-time": "3 s"}
+        options |= {"consumer-id": consumer, "headwater.consumer.lease-time": "20 s"}
     query = (
         spark.readStream.format("headwater")
         .options(**options)

@@ -152,7 +152,8 @@ def test_one_of_two_sessions_has_a_consumer_until_it_is_killed(
 
     def follow(checkpoint: str) -> StreamingQuery:
         stream = spark.readStream.format("headwater").options(
-            **{"consumer-id": "shared", "headwater.consumer.lease-time": "3 s"}
+            # Long enough for the other session to be heard of, however busy the machine is.
+            **{"consumer-id": "shared", "headwater.consumer.lease-time": "20 s"}
         )
         writer = stream.load(SOURCE).writeStream.trigger(availableNow=True).format("headwater")
         return writer.option("checkpointLocation", str(tmp_path / checkpoint)).start(TARGET)
