@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from headwater.catalog.model.catalog import Catalog
     from headwater.server.settings import ServerSettings
 
-# Tests never assert on time, and the first example of a suite pays for imports.
-settings.register_profile(
-    "headwater", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
-)
+# Tests never assert on time, and the first example of a suite pays for imports. New examples are
+# looked for on purpose (`--hypothesis-profile=search`): what judges a change takes the same ones.
+_SEARCH = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+settings.register_profile("search", _SEARCH)
+settings.register_profile("headwater", _SEARCH, derandomize=True, database=None)
 settings.load_profile("headwater")
 
 LEAST_JAVA = 17
