@@ -7,6 +7,7 @@ shown. The server plans, because the files are withheld; so no batch ends within
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -15,7 +16,6 @@ from pyspark.sql.datasource import InputPartition
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.served_stream import ServedBatch, ServedStream
-from headwater.catalog.table.table import Table
 from headwater.spark.connection import Connection
 from headwater.spark.options import ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition
@@ -27,6 +27,9 @@ from headwater.storage.scan.split import Split
 from headwater.storage.scan.stream import StreamPosition, after
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
+
+if TYPE_CHECKING:
+    from headwater.catalog.table.table import Table
 
 __all__ = ["ServedStreamReader"]
 
