@@ -204,7 +204,7 @@ def test_a_read_of_the_past_is_of_both_branches(stock: Table, clock: Clock) -> N
     stock.write(rows(("EU", "20260109", "own", 1, 1)))
     stock.create_tag("v1")
     clock.turn(seconds=1)
-    stock.branch("snapshot").truncate()
+    stock.branch("snapshot").drop_partitions({"region": "EU", "day": "20260105"})
     assert ("EU", "20260105", "all", 5, 1) in read(stock, tag="v1")
     assert ("EU", "20260105", "all", 5, 1) not in read(stock)
 
@@ -230,6 +230,42 @@ def test_a_split_reads_files_of_several_partitions(stock: Table) -> None:
     plan = scan.plan
     assert plan is not None
     assert sum(len(split.files) for split in plan.splits) == 4
+
+
+def test_whole_partitions_that_changes_build_on_are_not_dropped(stock: Table) -> None:
+    whole = stock.branch("snapshot")
+    first, fourth = ({"region": "EU", "day": f"2026010{day}"} for day in (1, 4))
+    with pytest.raises(Invalid, match=r"day=20260101 of branch snapshot.*day=20260102 of branch"):
+        whole.drop_partitions(first)
+    # Neither at once, though each has the other before the next.
+    with pytest.raises(Invalid, match="cannot be dropped"):
+        whole.truncate()
+    assert read(stock) == EXPECTED
+    whole.drop_partitions(fourth)
+    assert read(stock, where="day = '20260104'") == [
+        ("EU", "20260104", "apple", 4, -1), ("EU", "20260104", "fig", 2, 5)
+    ]  # fmt: skip
+    # Rows in their place are no drop.
+    whole.overwrite(rows(("EU", "20260101", "lime", 1, 1)), first)
+    assert ("EU", "20260102", "lime", 1, 1) in read(stock)
+
+
+def test_an_overwrite_of_changes_drops_the_whole_partition_behind_them(stock: Table) -> None:
+    delta = stock.branch("delta")
+    delta.overwrite(rows(("EU", "20260104", "plum", 9, 9)), {"region": "EU", "day": "20260104"})
+    assert read(stock.branch("snapshot"), where="day = '20260104'") == []
+    assert read(stock, where="day = '20260104'") == [
+        ("EU", "20260104", "apple", 2, 11), ("EU", "20260104", "fig", 2, 5),
+        ("EU", "20260104", "plum", 9, 9),
+    ]  # fmt: skip
+    # Not where later changes build on it.
+    before = delta.latest_snapshot()
+    with pytest.raises(Invalid, match="cannot be dropped"):
+        delta.overwrite(rows(("EU", "20260101", "plum", 9, 9)), {"region": "EU", "day": "20260101"})
+    assert delta.latest_snapshot() == before
+    # And no upsert does.
+    delta.write(rows(("EU", "20260101", "plum", 9, 9)))
+    assert read(stock, where="day = '20260101'") == EXPECTED[:2]
 
 
 def test_what_a_chain_cannot_do_is_refused(lake: Lake, stock: Table) -> None:

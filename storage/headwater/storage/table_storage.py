@@ -30,6 +30,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
 __all__ = [
+    "BranchPointers",
     "CommitAnswer",
     "Fate",
     "LongMemory",
@@ -201,6 +202,15 @@ class LongMemory(Protocol):
         ...
 
 
+@runtime_checkable
+class BranchPointers(Protocol):
+    """A pointer that knows those of the table's other branches."""
+
+    def of_branch(self, branch: str) -> SnapshotPointer:
+        """The pointer of a branch."""
+        ...
+
+
 @dataclass(frozen=True)
 class TableStorage:
     """Everything that reading and writing a table's files needs.
@@ -300,6 +310,23 @@ class TableStorage:
         """
         then = self.schema_by_id(schema_id)
         return self.with_schema(replace(then, options=options_at(self.schema, then)))
+
+    def on_branch(self, branch: str, schema_id: int) -> TableStorage:
+        """A branch of the same table, as of a version of the branch's schema.
+
+        Raises:
+            CorruptData: The version's file is missing or malformed.
+        """
+        layout = replace(self.layout, branch=branch)
+        path = layout.schema(schema_id)
+        try:
+            schema = TableSchema.from_json(self.files.read(path), path)
+        except NotFound as error:
+            raise CorruptData(
+                f"branch {branch} of table {self.name} needs schema {schema_id}, but {path} does "
+                "not exist"
+            ) from error
+        return replace(self, layout=layout, schema=schema, recent=Recent(_RECENT), _schemas={})
 
     def with_schema(self, schema: TableSchema) -> TableStorage:
         """The same table with another schema in force."""

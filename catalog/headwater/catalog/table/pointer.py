@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -44,6 +45,10 @@ class CatalogPointer:
     def was_taken(self, snapshot: Snapshot) -> bool | None:
         """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
         return self.catalog.snapshots.was_taken(self.identifier, snapshot)
+
+    def of_branch(self, branch: str) -> CatalogPointer:
+        """The pointer of another branch of the table."""
+        return replace(self, identifier=branch_of(self.identifier, branch))
 
     def commits_of(self, commit_user: str) -> RememberedCommits:
         """A user's commits, also those whose snapshots have expired."""

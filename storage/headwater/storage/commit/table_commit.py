@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from headwater.storage.commit.attempt import Attempt, checked_snapshots
+from headwater.storage.commit.chain_commits import ChainCommits
 from headwater.storage.commit.checks import changes_between
 from headwater.storage.commit.conflicts import check_fit, latest_schema
 from headwater.storage.commit.entries import (
@@ -76,6 +77,7 @@ class TableCommit:
         self._user = commit_user
         self._options = storage.schema.table_options
         self._own = OwnHistory(storage, pointer, commit_user)
+        self._chain = ChainCommits.of(storage, pointer)
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
 
@@ -331,6 +333,7 @@ class TableCommit:
                     self._own.add(snapshot)
                     if attempt.late_rows is not None:
                         attempt.late_rows.delete_replaced()
+                    self._follow(snapshot, attempt)
                     return snapshot
                 if retries >= self._options.commit_max_retries or not patience.wait():
                     raise Conflict(
@@ -350,6 +353,20 @@ class TableCommit:
                 f"table {self._storage.name}: nothing was committed: {error.message}"
             ) from error
 
+    def _follow(self, snapshot: Snapshot, attempt: Attempt) -> None:
+        """Drop what an overwrite of a chain table's changes makes wrong; an error is logged."""
+        if self._chain is None:
+            return
+        dropped: frozenset[bytes] = frozenset()
+        try:
+            dropped = self._chain.follow(snapshot, attempt.delta or ())
+            if dropped:
+                storage, pointer = self._chain.whole_branch()
+                whole = TableCommit(storage, pointer, self._user)
+                whole.overwrite([], PartitionFilter(storage, dropped))
+        except HeadwaterError as error:
+            self._chain.tell(dropped, error)
+
     def _delete_written(self, attempt: Attempt) -> None:
         """Delete what was written for a commit that certainly did not happen, but for its rows."""
         self._discard(attempt.written)
@@ -366,6 +383,8 @@ class TableCommit:
         """One attempt on top of `base`; None when another commit came first."""
         schema = latest_schema(self._storage, base)
         delta = attempt.changes(base)
+        if self._chain is not None:
+            self._chain.check(attempt.kind, base, delta)
         unseen = check_fit(self._storage, attempt, base, delta, schema)
         if attempt.late_rows is not None and unseen:
             delta = attempt.late_rows.renumbered(delta, unseen)
