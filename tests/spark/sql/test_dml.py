@@ -275,3 +275,30 @@ def test_inserts_by_name_add_columns_if_the_session_says_so(lake: SparkLake) -> 
         (4, "z", 1, None),
         (5, None, None, 2),
     ]
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: str) -> None:
+    """By the session's time zone, in any case, and with Spark's casts."""
+    lake.sql("USE db")
+    conf = lake.spark.conf
+    before = str(conf.get("spark.sql.session.timeZone"))
+    conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        lake.sql(
+            "CREATE TABLE t (id INT, at TIMESTAMP, day DATE) TBLPROPERTIES "
+            f"('primary-key' = 'id', 'bucket' = '1', 'merge-engine' = '{engine}')"
+        )
+        lake.sql(
+            "INSERT INTO t VALUES "
+            "(1, TIMESTAMP'2026-01-01 10:00:00', DATE'2026-01-01'), "
+            "(2, TIMESTAMP'2026-01-01 12:00:00', DATE'2026-01-02'), "
+            "(3, TIMESTAMP'2026-01-01 18:00:00', DATE'2026-01-03'), (4, NULL, NULL)"
+        )
+        lake.sql("DELETE FROM t WHERE AT < TIMESTAMP'2026-01-01 11:00:00'")
+        lake.delete("db.t", "At > '2026-01-01 17:59:59' OR ID IN (SELECT 5)")
+        assert rows(lake.sql("SELECT id FROM t")) == [(2,), (4,)]
+        lake.delete("db.t", "day = '2026-01-02 12:00:00'")
+        assert rows(lake.sql("SELECT id FROM t")) == [(4,)]
+    finally:
+        conf.set("spark.sql.session.timeZone", before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.storage.predicate.sql_text import implied_predicate, to_sql
+from headwater.storage.predicate.sql_text import exact_predicate, implied_predicate, to_sql
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
 _DECLARED = Schema.from_arrow(
@@ -39,3 +39,19 @@ COLUMNS = {"c0": "id", "c1": "a name", "c2": "ok", "s.c0": "id", "s.f": "a name"
 def test_parts_that_cannot_be_said_are_left_out(condition: str, implied: str | None) -> None:
     found = implied_predicate(condition, SCHEMA, COLUMNS)
     assert (None if found is None else to_sql(found, SCHEMA)) == implied
+
+
+@pytest.mark.parametrize(
+    ("condition", "exact"),
+    [
+        ("((c0 IS NOT NULL) AND (c0 > 5L))", "(NOT `id` IS NULL) AND (`id` > 5)"),
+        ("c0 > 5L AND upper(c1) = 'X'", None),
+        ("s.c0 > 3L OR NOT c2", "(`id` > 3) OR (`ok` <> TRUE)"),
+        ("c0 > scalarsubquery()", None),
+        ("c3 = 1", None),
+        ("this is no condition (", None),
+    ],
+)
+def test_a_condition_is_said_as_a_whole_or_not_at_all(condition: str, exact: str | None) -> None:
+    found = exact_predicate(condition, SCHEMA, COLUMNS)
+    assert (None if found is None else to_sql(found, SCHEMA)) == exact

@@ -23,12 +23,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Constant, Or, Predicate
-from headwater.storage.predicate.sql_text import implied_predicate
+from headwater.storage.predicate.sql_text import exact_predicate, implied_predicate
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["Need", "needs_of", "stand_in"]
+__all__ = ["Need", "filter_of", "needs_of", "stand_in"]
 
 _LEAF = "LogicalRDD"
+_NOTHING = "LocalRelation"
+_ROW_BY_ROW = frozenset({"Filter", "Project"})
 _COLUMN = re.compile(r"\bheadwater_(\d+)_(\d+)#")
 _TIMESTAMP = re.compile(r"\bTIMESTAMP '([^']*)'")
 _CAST_TO_TIMESTAMP = re.compile(r"\bAS TIMESTAMP(_LTZ)?\)", re.IGNORECASE)
@@ -65,6 +67,8 @@ class Need:
         table: TableSchema,
         time_zone: str,
         fields: Mapping[str, str] | None = None,
+        *,
+        exact: bool = False,
     ) -> Predicate | None:
         """A predicate that is true for all rows needed; None if that is all it could say.
 
@@ -75,6 +79,7 @@ class Need:
             time_zone: The session's, in which Spark writes timestamps.
             fields: The table's columns that are fields of the stand-in's structs, too, by the
                 names ``struct.field``.
+            exact: The predicate is true for no other rows; None if that cannot be said.
         """
         leaves = {name: _leaf_name(number, at) for at, name in enumerate(schema.fieldNames())}
         columns = {leaf: name for name, leaf in leaves.items()}
@@ -82,11 +87,13 @@ class Need:
             struct, _, field = path.partition(".")
             columns[f"{leaves[struct]}.{field}"] = name
         parts: list[Predicate] = []
+        read = exact_predicate if exact else implied_predicate
         for condition in self.conditions:
-            if condition is None or _CAST_TO_TIMESTAMP.search(condition):
+            if condition is None:
+                return Constant(True) if exact else None
+            if _CAST_TO_TIMESTAMP.search(condition):
                 return None
-            text = _with_zones(condition, time_zone)
-            part = implied_predicate(text, table, columns)
+            part = read(_with_zones(condition, time_zone), table, columns)
             if part is None:
                 return None
             parts.append(part)
@@ -153,6 +160,27 @@ class _Found:
     def __init__(self) -> None:
         self.columns: set[int] = set()
         self.conditions: list[str | None] = []
+
+
+def filter_of(frame: DataFrame) -> Need | None:
+    """The need for the rows of stand-in 0 in a frame of its rows that fulfil a condition.
+
+    Returns:
+        None where more than the rows themselves decides, as in subqueries, and when the plan is
+        not to be had.
+    """
+    found = needs_of(frame, 1)
+    if found is None:
+        return None
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    names: list[str] = []
+    while (children := list(_listed(plan.children()))) and len(children) == 1:
+        names.append(str(plan.nodeName()))
+        plan = children[0]
+    leaf = str(plan.nodeName())
+    # What no row can fulfil is planned as an empty relation.
+    is_alone = not children and leaf in (_LEAF, _NOTHING) and set(names) <= _ROW_BY_ROW
+    return found[0] if is_alone else None
 
 
 def _walk(node: Any, above: tuple[tuple[str, Any], ...], found: Sequence[_Found]) -> None:

@@ -1,6 +1,6 @@
 """The rows of a table that conditions of Spark's can be true for, as Spark's optimiser tells them.
 
-They only say which files need not be read. Spark itself reads and judges the conditions.
+Mostly they only say which files need not be read: Spark itself reads and judges the conditions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from headwater.spark.source.needs import needs_of, stand_in
+from headwater.spark.source.needs import filter_of, needs_of, stand_in
 from headwater.spark.types import spark_schema
 from headwater.spark.write.join_condition import equal_columns
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.predicate.filter import Predicate, columns_of, parse_predicate
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.atomic_type import AtomicType, Root
 
-__all__ = ["JoinNeeds", "columns_needed", "join_needs", "wanted_rows"]
+__all__ = ["JoinNeeds", "columns_needed", "join_needs", "rows_told", "wanted_rows"]
 
 # Spark puts the time of planning in their place, and another one when the change is run.
 _CLOCK = re.compile(
@@ -67,6 +68,37 @@ def wanted_rows(
         return _predicate(stand_in(spark, 0, schema).alias(alias).where(condition), storage, schema)
     except (PySparkException, Py4JError):
         return None  # Columns that are bound to a frame, or a mistake that Spark will tell of.
+
+
+def rows_told(
+    spark: SparkSession, storage: TableStorage, condition: str, alias: str
+) -> Predicate | None:
+    """A predicate that is true for the rows of a table that a condition is true for, and no others.
+
+    Args:
+        spark: The session, by whose settings the condition is read; as for `wanted_rows`.
+        storage: The table.
+        condition: The condition; in a table with row tracking also over ``_ROW_ID``.
+        alias: The table's name in it.
+
+    Returns:
+        None where only Spark can tell the rows.
+    """
+    if _tells_time(condition):
+        return None
+    if not _shows_plans(spark):
+        return _read(storage, condition)
+    fields = [*storage.schema.fields, *storage.schema.tracking_fields.values()]
+    schema = spark_schema(fields)
+    try:
+        need = filter_of(stand_in(spark, 0, schema).alias(alias).where(condition))
+    except (PySparkException, Py4JError):
+        return None  # A mistake that Spark will tell of.
+    return (
+        None
+        if need is None
+        else need.predicate(0, schema, storage.schema, _zone(spark), exact=True)
+    )
 
 
 def join_needs(
@@ -139,17 +171,28 @@ def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -
     needs = needs_of(frame, 1)
     if needs is None:
         return None
-    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
-    return needs[0].predicate(0, schema, storage.schema, zone)
+    return needs[0].predicate(0, schema, storage.schema, _zone(frame.sparkSession))
+
+
+def _zone(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def _read(storage: TableStorage, condition: Column | str) -> Predicate | None:
+    """A condition whose text Spark and Headwater read alike."""
     if not isinstance(condition, str):
         return None
     try:
-        return parse_predicate(condition, storage.schema)
+        predicate = parse_predicate(condition, storage.schema)
     except (Invalid, NotFound, Unsupported):
         return None
+    for name in columns_of(predicate):
+        kind = storage.schema.column(name).type
+        # Spark reads moments in the session's time zone, and leaves the time out beside a date.
+        root = kind.root if isinstance(kind, AtomicType) else None
+        if root is Root.TIMESTAMP_LTZ or (root is Root.DATE and ":" in condition):
+            return None
+    return predicate
 
 
 def _tells_time(condition: Column | str) -> bool:

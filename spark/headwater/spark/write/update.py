@@ -25,13 +25,13 @@ from headwater.spark.write.clauses import (
     expression,
     rewrites,
 )
-from headwater.spark.write.condition_needs import columns_needed, wanted_rows
+from headwater.spark.write.condition_needs import columns_needed, rows_told, wanted_rows
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.target import places_of, read_target, without_places
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
-from headwater.storage.predicate.filter import Constant, Predicate, parse_predicate
+from headwater.storage.predicate.filter import Constant, Predicate
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["delete_counted", "delete_rows", "delete_where", "replace_where", "update_rows"]
@@ -84,21 +84,20 @@ def delete_where(session: CatalogSession, table: Table, where: Expression) -> No
 
     That one deletes rows of tables of any merge engine.
     """
-    predicate = _own_condition(table, where) if isinstance(where, str) else None
+    predicate = _own_condition(session, table, where, _TARGET) if isinstance(where, str) else None
     if predicate is None:
         delete_rows(session, table, where)
     else:
         table.delete(predicate, executor=session.executor)
 
 
-def _own_condition(table: Table, where: str | None) -> Predicate | None:
-    """A condition as Headwater's own; None where only Spark understands it."""
+def _own_condition(
+    session: CatalogSession, table: Table, where: str | None, alias: str
+) -> Predicate | None:
+    """A condition as Headwater's own, with Spark's meaning; None where only Spark can judge it."""
     if where is None:
         return Constant(True)
-    try:
-        return parse_predicate(where, table.schema)
-    except (Unsupported, Invalid):
-        return None  # Spark casts what differs in type, or says what is wrong.
+    return rows_told(session.spark, table.storage, where, alias)
 
 
 def delete_counted(
@@ -109,7 +108,7 @@ def delete_counted(
     Returns:
         The number of rows; None where it is not known, as files were written anew.
     """
-    predicate = _own_condition(table, where)
+    predicate = _own_condition(session, table, where, alias)
     if predicate is None or not rewrites_files(table.storage, deletes=True):
         return delete_rows(session, table, where, alias=alias)
     # Without a limit on the number of rows, as Spark's tasks write the files.

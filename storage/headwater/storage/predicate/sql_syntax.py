@@ -44,7 +44,7 @@ from headwater.storage.types.values import (
     units_per_second,
 )
 
-__all__ = ["read_implied", "read_predicate", "write_predicate"]
+__all__ = ["read_exact", "read_implied", "read_predicate", "write_predicate"]
 
 _Literal: TypeAlias = "bool | int | float | Decimal | str | bytes | dt.date | IsoText | None"
 
@@ -82,17 +82,30 @@ def read_predicate(sql: str, schema: TableSchema) -> Predicate:
 def read_implied(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> Predicate | None:
     """The predicate that a condition implies: see `sql_text.implied_predicate`."""
     try:
-        tree = sqlglot.parse_one(sql, dialect="spark")
-        for column in tree.find_all(exp.Column):
-            name = columns.get(".".join(part.name for part in column.parts))
-            if name is not None:
-                for part in ("catalog", "db", "table"):
-                    column.set(part, None)
-                column.set("this", exp.to_identifier(name, quoted=True))
-        found = _implied(_Reader(sql, schema), tree)
+        found = _implied(_Reader(sql, schema), _with_names(sql, columns))
         return None if found is None else without_not(found)
     except (SqlglotError, RecursionError):
         return None
+
+
+def read_exact(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> Predicate | None:
+    """The predicate that says just what a condition does: see `sql_text.exact_predicate`."""
+    try:
+        return without_not(_Reader(sql, schema).predicate(_with_names(sql, columns)))
+    except (Invalid, NotFound, Unsupported, SqlglotError, RecursionError):
+        return None
+
+
+def _with_names(sql: str, columns: Mapping[str, str]) -> exp.Expr:
+    """A condition whose columns have the names of the table's."""
+    tree = sqlglot.parse_one(sql, dialect="spark")
+    for column in tree.find_all(exp.Column):
+        name = columns.get(".".join(part.name for part in column.parts))
+        if name is not None:
+            for part in ("catalog", "db", "table"):
+                column.set(part, None)
+            column.set("this", exp.to_identifier(name, quoted=True))
+    return tree
 
 
 def _implied(reader: _Reader, node: exp.Expr) -> Predicate | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from headwater.storage.predicate.tree import Predicate
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["implied_predicate", "parse_predicate", "to_sql"]
+__all__ = ["exact_predicate", "implied_predicate", "parse_predicate", "to_sql"]
 
 
 def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
@@ -51,6 +51,22 @@ def implied_predicate(
     from headwater.storage.predicate.sql_syntax import read_implied
 
     return read_implied(sql, schema, columns)
+
+
+def exact_predicate(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> Predicate | None:
+    """A predicate that is true wherever a condition is, and nowhere else.
+
+    Args:
+        sql: A condition in Spark's dialect.
+        schema: The table's schema.
+        columns: As for `implied_predicate`.
+
+    Returns:
+        None when a part of the condition cannot be said.
+    """
+    from headwater.storage.predicate.sql_syntax import read_exact
+
+    return read_exact(sql, schema, columns)
 
 
 def to_sql(predicate: Predicate, schema: TableSchema) -> str:
