@@ -15,8 +15,8 @@ from tests.spark.conftest import Numbered, Rows, plan, rows
 from headwater.spark import SparkLake, connect
 from headwater.spark.connection import SETTINGS
 from headwater.storage.errors import Invalid
+from headwater.storage.index import live_rows
 from headwater.storage.merge.engine import Mask
-from headwater.storage.read import live_rows
 from headwater.storage.schema.change import AddColumn, RenameColumn, SetOption
 from headwater.storage.types.atomic_type import AtomicType, Root
 
@@ -76,6 +76,7 @@ def test_the_second_query_of_the_same_files_needs_no_merge(
     measured = read.measured()
     assert measured is not None
     assert (measured.files, measured.bytes) == (read.files, read.bytes)
+    assert measured.rows == 30 - 1 < read.row_count
 
 
 def test_only_buckets_that_a_commit_touched_are_merged_again(
@@ -110,11 +111,17 @@ def test_a_query_that_names_a_table_twice_is_one(lake: SparkLake, upserted: str)
 def test_rows_that_a_condition_leaves_are_looked_up_by_workers(
     lake: SparkLake, upserted: str
 ) -> None:
+    merged: list[bool] = []
     for _ in range(3):
         for condition in ("id = 33", "name = 'second-33'"):
             frame = lake.sql(f"SELECT name FROM db.t WHERE {condition}")
             assert "MapInArrow" in plan(frame)
             assert rows(frame) == [("second-33",)]
+            (read,) = lake.last_query
+            merged.append(any(split.live_rows is None for split in read.division.python))
+    # Once their live rows are known, workers do not merge the same files again.
+    assert merged[:1] == [True]
+    assert merged[-1:] == [False]
 
 
 @pytest.mark.modes

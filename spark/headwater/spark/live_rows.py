@@ -7,7 +7,7 @@ same others, by the same rules.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TypeAlias
@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from headwater.spark.connection import SETTINGS, bitmap_cache_size
 from headwater.spark.session import session_settings
-from headwater.storage.read.live_rows import LiveRows, merged_rows, picks_rows, unmarked_rows
+from headwater.storage.index.live_rows import LiveRows
+from headwater.storage.read.live_rows import merged_rows, picks_rows, unmarked_rows
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
@@ -61,12 +62,19 @@ class LiveRowsCache:
         has_jvm = getattr(spark, "_jsparkSession", None) is not None
         return LiveRowsCache(size if has_jvm else 0, threads)
 
-    def find(self, storage: TableStorage, splits: Sequence[Split]) -> list[_Found | None]:
+    def find(
+        self,
+        storage: TableStorage,
+        splits: Sequence[Split],
+        is_usable: Callable[[Split], bool] = lambda split: True,
+    ) -> list[_Found | None]:
         """The live rows of splits, by the names of those of their files that have others, too.
 
         Args:
             storage: The table.
             splits: Splits whose rows are merged, or have deletion vectors.
+            is_usable: Asked of each split before its live rows are given or looked for; those of a
+                split that it refuses are not.
 
         Returns:
             For each split; None where they are not known, or would take too much memory.
@@ -90,6 +98,10 @@ class LiveRowsCache:
                     self._kept.move_to_end(key)
                 elif split.is_raw or (merges and self._is_seen(key, storage)):
                     missing.append(at)
+        for at, known in enumerate(found):
+            if known is not None and not is_usable(splits[at]):
+                found[at] = None
+        missing = [at for at in missing if is_usable(splits[at])]
         if not missing:
             return found
         with ThreadPoolExecutor(min(self._threads, len(missing))) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.jobs.compact import compact_table
 from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.read.bucket_files import BucketFiles
-from headwater.storage.read.live_rows import LiveRows, merged_rows, picks_rows, unmarked_rows
+from headwater.storage.read.live_rows import merged_rows, picks_rows, unmarked_rows
 from headwater.storage.read.raw_rows import without_deletes
+from headwater.storage.read.row_group_count import count_row_groups
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
+from headwater.storage.scan.split import Split
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.table_writer import TableWriter
 
@@ -34,7 +39,9 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
     "descending": {"sequence.field": "at", "sequence.field.sort-order": "descending"},
     "vectors": {"deletion-vectors.enabled": "true"},
     "first-row": {"merge-engine": "first-row", "ignore-delete": "true"},
+    "indexed": {"file-index.bitmap.columns": "at"},
 }
+CONDITIONS = ("at = 1", "v = '1'", "at IS NULL OR k = 'b'", "id > 5 AND at < 3")
 Row = tuple[int, str, int | None, bool]
 ROWS = st.lists(
     st.tuples(
@@ -104,6 +111,84 @@ def test_positions_tell_the_rows_of_a_merge(
             compact_table(table.storage, table.pointer, LocalExecutor())
         merged, picked, _ = both_ways(table)
         assert picked == merged
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    commits=st.lists(ROWS, min_size=2, max_size=4),
+    compacted=st.integers(0, 4),
+    condition=st.none() | st.sampled_from(CONDITIONS),
+    columns=st.sampled_from([NAMES, ["v"], ["k", "at"], []]),
+)
+def test_a_split_whose_live_rows_are_known_is_read_without_its_merge(
+    new_table: NewTable,
+    engine: str,
+    commits: list[list[Row]],
+    compacted: int,
+    condition: str | None,
+    columns: list[str],
+) -> None:
+    options = {"bucket": "1", "write-only": "true", **ENGINES[engine]}
+    table = new_table(COLUMNS, primary_keys=["id", "k"], options=options)
+    storage = table.storage
+    predicate = None if condition is None else parse_predicate(condition, storage.schema)
+    for number, batch in enumerate(commits):
+        write(table, batch, number)
+        if number == compacted:
+            compact_table(storage, table.pointer, LocalExecutor())
+        latest = table.pointer.latest()
+        assert latest is not None
+        for split in plan_snapshot(storage, latest, all_levels=True).splits:
+            if split.is_raw:
+                continue
+            known = replace(split, live_rows=merged_rows(storage, split))
+            assert known.is_raw
+
+            def rows(split: Split) -> list[str]:
+                batches = list(read_split(storage, split, columns=columns, predicate=predicate))
+                if not columns:
+                    return [str(sum(batch.num_rows for batch in batches))]
+                return sorted(
+                    map(repr, pa.Table.from_batches(batches).to_pylist() if batches else [])
+                )
+
+            assert rows(known) == rows(split)
+
+
+def test_what_no_live_row_can_match_is_not_read(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, primary_keys=["id", "k"], options={"bucket": "1"})
+    table = table.with_options(**{"write-only": "true"})
+    for number in range(2):
+        write(table, [(1, "a", number, False), (2, "a", number, False)], number)
+    latest = table.pointer.latest()
+    assert latest is not None
+    (split,) = plan_snapshot(table.storage, latest).splits
+    known = replace(split, live_rows=merged_rows(table.storage, split))
+    newest = parse_predicate("at = 1", table.storage.schema)
+    counts = [
+        count_row_groups(table.storage, [each], newest, most_files=9) for each in (split, known)
+    ]
+    assert [(each.wanted, each.total) for each in counts] == [(2, 2), (1, 2)]
+    old = parse_predicate("at = 0", table.storage.schema)
+    assert not list(read_split(table.storage, known, predicate=old))
+
+
+def test_rows_that_an_index_finds_are_live(new_table: NewTable) -> None:
+    options = {"bucket": "1", "write-only": "true", **ENGINES["indexed"]}
+    table = new_table(COLUMNS, primary_keys=["id", "k"], options=options)
+    write(table, [(1, "a", 1, False), (2, "a", 1, False), (3, "a", 0, False)], 0)
+    write(table, [(1, "a", 2, False), (3, "a", 1, False)], 1)
+    latest = table.pointer.latest()
+    assert latest is not None
+    (split,) = plan_snapshot(table.storage, latest).splits
+    known = replace(split, live_rows=merged_rows(table.storage, split))
+    found = parse_predicate("at = 1", table.storage.schema)
+    for each in (split, known):
+        batches = read_split(table.storage, each, columns=["id"], predicate=found)
+        assert sorted(row["id"] for batch in batches for row in batch.to_pylist()) == [2, 3]
 
 
 def test_files_that_share_keys_have_positions(new_table: NewTable) -> None:

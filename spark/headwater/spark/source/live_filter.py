@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from headwater.spark.names import quoted
-from headwater.storage.read.live_rows import LiveRows
+from headwater.storage.index.live_rows import LiveRows
 
 __all__ = ["MOST_FILES", "live_rows_of"]
 

@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,9 +25,9 @@ from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.files.local import local_path
 from headwater.storage.formats.parquet import PARQUET
 from headwater.storage.formats.system_columns import KIND_FIELD
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.read.data_file_reader import missing_columns
-from headwater.storage.read.live_rows import LiveRows
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.sections import key_sections
@@ -37,7 +37,7 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import arrow_scalar
 
-__all__ = ["Division", "divide", "native_frame"]
+__all__ = ["Division", "divide", "file_path", "native_frame"]
 
 # Spark reads paths as patterns.
 _PATTERN = frozenset("*?[]{}\\")
@@ -56,7 +56,8 @@ class Division:
 
     Attributes:
         native: Those that Spark's own Parquet scan reads.
-        python: Those that Headwater's reader reads, in Python workers.
+        python: Those that Headwater's reader reads, in Python workers; with their live rows, if
+            they would be merged and these are known.
         live_rows: The live rows of those files in `native` that have others, too, by their paths.
     """
 
@@ -80,9 +81,9 @@ def divide(
         splits: From `plan_snapshot`.
         columns: The columns wanted.
         live_rows: Tells the live rows of splits that are not read as they are.
-        selective: True if a condition leaves out rows of the partitions that are read: the workers
-            look up those that fulfil it, sooner than Spark's own scan asks of each whether it is
-            live.
+        selective: True if a condition leaves out rows of the partitions that are read. Workers
+            find those that fulfil it sooner than Spark's own scan numbers all rows, and asks of
+            each whether it is live.
 
     Raises:
         CorruptData: As `LiveRowsCache.find`.
@@ -109,25 +110,28 @@ def divide(
         and all(_scannable(storage, split, file, columns) for file in split.files)
     ]
     native = {id(split) for split in scannable if _stands(storage, split)}
+    others = [split for split in scannable if id(split) not in native]
     found: dict[str, LiveRows] = {}
-    others = [
-        split
-        for split in scannable
-        if not selective and id(split) not in native and _is_told_apart(storage, split)
-    ]
-    if others:
-        each = live_rows.find(storage, others)
+    picked: dict[int, Split] = {}
+    if selective:
+        # Vectors are read by the workers themselves.
+        merged = [split for split in others if not split.is_raw]
+        for split, rows in zip(merged, live_rows.find(storage, merged), strict=True):
+            if rows is not None:
+                picked[id(split)] = dataclasses.replace(split, live_rows=rows)
+    else:
+        each = live_rows.find(storage, others, partial(_is_told_apart, storage))
         for split, rows in zip(others, each, strict=True):
             if rows is not None:
                 native.add(id(split))
                 found |= {
-                    _path(split, file): rows[file.file_name]
+                    file_path(split, file): rows[file.file_name]
                     for file in split.files
                     if file.file_name in rows
                 }
     return Division(
         tuple(split for split in splits if id(split) in native),
-        tuple(split for split in splits if id(split) not in native),
+        tuple(picked.get(id(split), split) for split in splits if id(split) not in native),
         found,
     )
 
@@ -186,7 +190,7 @@ def _groups(
     for split in splits:
         merged = not split.is_raw
         for file in split.files:
-            has_bitmap = _path(split, file) in live_rows
+            has_bitmap = file_path(split, file) in live_rows
             # A merge has left out what retracts.
             may_retract = keyed and not (merged and has_bitmap) and _may_retract(file)
             group = _Group(split.partition, file.schema_id, may_retract, None)
@@ -231,7 +235,7 @@ def _is_told_apart(storage: TableStorage, split: Split) -> bool:
         if any(field.name.casefold() == _METADATA for field in written.fields):
             return False
         try:
-            size = os.stat(local_path(_path(split, file))).st_size
+            size = os.stat(local_path(file_path(split, file))).st_size
         except OSError:
             return False
         if size != file.file_size:
@@ -239,12 +243,13 @@ def _is_told_apart(storage: TableStorage, split: Split) -> bool:
     return True
 
 
-def _path(split: Split, file: DataFile) -> str:
+def file_path(split: Split, file: DataFile) -> str:
+    """The URI of a split's file."""
     return file.external_path or f"{split.directory}/{file.file_name}"
 
 
 def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Sequence[str]) -> bool:
-    path = _path(split, file)
+    path = file_path(split, file)
     if (
         not path.startswith(_SCHEME)
         or not path.endswith(f".{PARQUET.name}")
@@ -325,13 +330,13 @@ def _scan(
         .option("ignoreCorruptFiles", "false")
         .option("ignoreMissingFiles", "false")
     )
-    frame = parquet_files(reader, spark, [_path(each, file) for each, file in files])
+    frame = parquet_files(reader, spark, [file_path(each, file) for each, file in files])
     if may_retract:
         frame = frame.where(f"{quoted(KIND_FIELD.name)} IN ({_ADDED})")
     bitmaps = [
         (file.file_size, live_rows[path])
         for each, file in files
-        if (path := _path(each, file)) in live_rows
+        if (path := file_path(each, file)) in live_rows
     ]
     if bitmaps:
         frame = live_rows_of(frame, bitmaps)

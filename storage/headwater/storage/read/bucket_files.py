@@ -21,6 +21,7 @@ import pyarrow as pa
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, read_deletion_vector
 from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.changes import MergedRange, merge_changes
 from headwater.storage.merge.engine import Indices
@@ -60,6 +61,7 @@ class BucketFiles:
         partition: The partition's storage values, in partition-key order.
         deletion_files: The places of deletion vectors, by data file.
         chosen: The rows that are read of some data files; of others all are.
+        live_rows: `Split.live_rows`, for files that are read without their merge.
     """
 
     storage: TableStorage
@@ -67,6 +69,7 @@ class BucketFiles:
     partition: Sequence[StorageValue]
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
     chosen: Mapping[str, RowSelection] = field(default_factory=dict)
+    live_rows: Mapping[str, LiveRows] = field(default_factory=dict)
     _partition_columns: PartitionColumns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -382,6 +385,7 @@ class BucketFiles:
             self._partition_columns,
             deleted,
             chosen,
+            live=self.live_rows.get(file.file_name),
             partial=partial,
         )
 

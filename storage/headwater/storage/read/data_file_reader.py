@@ -18,11 +18,19 @@ from headwater.storage.index.deletion_files import DeletionFile, read_deletion_v
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.file_index.data_file import file_indexes_of
 from headwater.storage.index.file_index.evaluate import matching_rows
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.predicate.filter import ColumnRange, Predicate
+from headwater.storage.predicate.filter import (
+    ColumnRange,
+    Predicate,
+    columns_of,
+    matching,
+    to_expression,
+)
 from headwater.storage.read.file_columns import StoredColumn, stored_column
 from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.read.tracked_rows import TrackedRows
+from headwater.storage.rows.gather import kept_rows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
 from headwater.storage.schema.blob_columns import descriptor_columns, is_plain_blob
 from headwater.storage.schema.table_schema import TableSchema
@@ -88,6 +96,7 @@ class DataFileReader:
         partition: The bucket's partition.
         deleted: The place of the file's deletion vector; None when no row of it is deleted.
         chosen: The rows that are wanted; None means all.
+        live: The rows that a merge picked, if one did; `deleted` says nothing then.
         partial: True if columns that the file lacks are null, though its schema has them.
 
     Attributes:
@@ -107,6 +116,7 @@ class DataFileReader:
         deleted: DeletionFile | None = None,
         chosen: RowSelection | None = None,
         *,
+        live: LiveRows | None = None,
         partial: bool = False,
     ) -> None:
         self.path = path = file.external_path or f"{directory}/{file.file_name}"
@@ -128,8 +138,9 @@ class DataFileReader:
         self._partition = partition
         self._files = storage.files
         self._row_count = file.row_count
-        self._deleted = deleted
+        self._deleted = deleted if live is None else None
         self._chosen = chosen
+        self._live = live
 
     @cached_property
     def _reader(self) -> FormatReader:
@@ -142,6 +153,8 @@ class DataFileReader:
     @property
     def may_delete(self) -> bool:
         """True if a row may retract; known without reading rows, and whatever the manifest says."""
+        if self._live is not None:
+            return False
         for group in self._reader.row_groups:
             found = self._reader.statistics(group, KIND_FIELD)
             if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
@@ -164,7 +177,7 @@ class DataFileReader:
             columns: Present columns, ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``; with row tracking
                 ``_ROW_ID``.
             predicate: Row groups that cannot match are left out, and rows that an index of the
-                file excludes; other rows are not filtered.
+                file excludes; other rows that do not match may be.
             batch_rows: Rows of a batch at most.
             keys_only: Judge row groups and rows by keys and partitions alone.
             batch_bytes: As in `FormatReader.batches`.
@@ -185,13 +198,18 @@ class DataFileReader:
             batch_bytes=batch_bytes,
         )
         numbered = any(source.wanted.name in self._present.tracking_fields for source in sources)
-        for batch in self._batches(read, wanted, selection, numbered):
+
+        def present(batch: pa.RecordBatch) -> pa.RecordBatch:
             if not columns:
-                yield batch
-                continue
-            yield pa.RecordBatch.from_arrays(
-                [self._column(source, batch) for source in sources], names=list(columns)
-            )
+                return batch
+            found = [self._column(source, batch) for source in sources]
+            return pa.RecordBatch.from_arrays(found, names=list(columns))
+
+        if self._live is not None and selection is None and not numbered:
+            hint = None if keys_only else predicate
+            yield from self._live_batches(self._live, read, wanted, present, hint, columns)
+            return
+        yield from map(present, self._batches(read, wanted, selection, numbered))
 
     def is_excluded(self, predicate: Predicate | None) -> bool:
         """True if no row is wanted that the file's indexes tell of; it need not be opened."""
@@ -228,6 +246,8 @@ class DataFileReader:
             found = self._select(predicate, keys_only)
             if self._chosen is not None:
                 found = self._chosen if found is None else found.within(self._chosen)
+            if self._live is not None and found is not None:
+                found = RowSelection(found.positions[self._live.mask[found.positions]])
             self._selected = id(predicate), keys_only, found
         return self._selected[2]
 
@@ -246,6 +266,34 @@ class DataFileReader:
             return None
         rows = matching_rows(container, predicate, columns, self._file.row_count)
         return None if rows is None else RowSelection.of(rows)
+
+    def _live_batches(
+        self,
+        live: LiveRows,
+        read: Callable[[Sequence[int]], Iterator[pa.RecordBatch]],
+        groups: Sequence[int],
+        present: Callable[[pa.RecordBatch], pa.RecordBatch],
+        predicate: Predicate | None,
+        columns: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        """The live rows of row groups, and of these those that match, if `columns` tell."""
+        keep = None
+        if predicate is not None and columns_of(predicate) <= set(columns):
+            keep = to_expression(predicate, self._present)
+        starts = self._reader.row_group_starts
+        ends = [*starts[1:], self._row_count]
+        for group in groups:
+            at = starts[group]
+            if not live.any_between(at, ends[group]):
+                continue
+            for batch in read([group]):
+                found = present(batch)
+                mask = live.between(at, at + batch.num_rows)
+                at += batch.num_rows
+                # One filter for both: rows that are left out are not copied in between.
+                found = kept_rows(found, mask if keep is None else mask & matching(found, keep))
+                if found.num_rows:
+                    yield found
 
     def _batches(
         self,

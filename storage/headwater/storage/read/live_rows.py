@@ -7,13 +7,12 @@ files has then nothing to merge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.index.deletion_files import read_deletion_vector
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.merge.engine import Mask, PickingEngine
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.bucket_files import BucketFiles
@@ -22,37 +21,7 @@ from headwater.storage.scan.sections import key_sections
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["LiveRows", "merged_rows", "picks_rows", "unmarked_rows"]
-
-_WORD = 64
-
-
-@dataclass(frozen=True, eq=False)
-class LiveRows:
-    """The rows of a file that are rows of the table.
-
-    Attributes:
-        row_count: The rows of the file.
-        words: A bit for each row, the first in the lowest bit of the first word: 1 if it is live.
-            The bits after the last are 0.
-    """
-
-    row_count: int
-    words: npt.NDArray[np.uint64]
-
-    @staticmethod
-    def of(mask: Mask) -> LiveRows:
-        """The rows of a mask of all rows of the file."""
-        octets = np.zeros(-(-len(mask) // _WORD) * 8, np.uint8)
-        packed = np.packbits(mask, bitorder="little")
-        octets[: len(packed)] = packed
-        return LiveRows(len(mask), octets.view("<u8").astype(np.uint64))
-
-    @property
-    def mask(self) -> Mask:
-        """The rows as a mask."""
-        octets = self.words.astype("<u8").view(np.uint8)
-        return np.unpackbits(octets, count=self.row_count, bitorder="little").view(np.bool_)
+__all__ = ["merged_rows", "picks_rows", "unmarked_rows"]
 
 
 def picks_rows(storage: TableStorage) -> bool:

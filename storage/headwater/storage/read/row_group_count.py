@@ -55,6 +55,8 @@ def count_row_groups(
         reader = bucket.open(file, partial=evolves)
         # A row that is merged may have other values in other files.
         hint = None if evolves else predicate
-        counted = reader.row_group_counts(hint, keys_only=split.needs_merge)
+        counted = reader.row_group_counts(
+            hint, keys_only=split.needs_merge and split.live_rows is None
+        )
         wanted, total, asked = wanted + counted[0], total + counted[1], asked + 1
     return RowGroupCount(wanted, total, asked)

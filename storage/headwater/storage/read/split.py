@@ -115,7 +115,13 @@ def split_reads(
     )
     names = [name for name in schema.names if not (row_kinds and name == ROW_KIND_COLUMN)]
     needed = dict.fromkeys([*names, *sorted(columns_of(predicate) if predicate else ())])
-    files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
+    files = BucketFiles(
+        storage,
+        split.directory,
+        split.partition_values,
+        split.deletion_files,
+        live_rows=split.live_rows or {},
+    )
     wanted = list(needed)
     keyed = bool(storage.schema.primary_keys)
 

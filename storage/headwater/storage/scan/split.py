@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.storage.index.deletion_files import DeletionFile
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.rows.partition import directory_of_values, partition_values
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -46,6 +47,9 @@ class Split:
         is_marked: True if deletion vectors mark all rows that are superseded, so that none is
             merged. With `before` it is true of both snapshots: of a file of both, only rows count
             that one snapshot marks and the other does not.
+        live_rows: By the names of files, the rows that a merge of all files picks of them, where
+            that is known: then nothing is merged. All rows are live of files without an entry but
+            for those that retract. None if it is not known.
     """
 
     partition: bytes
@@ -64,6 +68,7 @@ class Split:
     buckets: tuple[int, ...] = ()
     branch: str | None = None
     is_marked: bool = False
+    live_rows: Mapping[str, LiveRows] | None = field(default=None, hash=False)
 
     @property
     def is_counted(self) -> bool:
@@ -76,6 +81,8 @@ class Split:
         """True if rows are read as they stand in the files, with no merge."""
         if self.before is not None or self.postponed:
             return False
+        if self.live_rows is not None:
+            return True
         return self.streaming or self.is_marked or not self.needs_merge
 
     @property
