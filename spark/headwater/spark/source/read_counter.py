@@ -24,7 +24,9 @@ class Measured:
     Attributes:
         files: Data files that were opened.
         bytes: Their size; of Parquet and ORC files, only parts are read.
-        rows: Rows that the readers gave to Spark, whose own conditions come after them.
+        rows: Rows of the table that the readers gave to Spark, whose own conditions come after
+            them. Of files that Spark's own scan read in part, rows that a merge or a deletion
+            vector leaves out count, too: nothing tells how many of them it read.
     """
 
     files: int = 0

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from headwater.spark.source.read_counter import Measured
 
-__all__ = ["Runs"]
+__all__ = ["FileRows", "Runs"]
 
 _SCAN = "FileSourceScanExec"
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 _STAGE = "QueryStageExec"
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of a file.
+
+    Attributes:
+        stored: Their number.
+        live: The number of those that are rows of the table.
+    """
+
+    stored: int
+    live: int
 
 
 @dataclass(frozen=True)
@@ -30,11 +44,12 @@ class Runs:
     query: DataFrame
     part: DataFrame
 
-    def measured(self, frame: DataFrame | None = None) -> Measured | None:
+    def measured(self, rows: Mapping[str, FileRows], frame: DataFrame | None) -> Measured | None:
         """The files, bytes and rows that Spark's own scans of the place read in the last run.
 
         Args:
-            frame: A frame made of the query's; the query's own unless given.
+            rows: The rows of the files by their names.
+            frame: A frame made of the query's; None for the query's own.
 
         Returns:
             None if the frame was not run, or has no plan to be asked.
@@ -44,7 +59,8 @@ class Runs:
             listings = {self._identity(leaf) for leaf in _relations(self.part)}
             executed = _execution(self.query if frame is None else frame).executedPlan()
             scans = list(_scans(executed))
-            found = [_figures(scan) for scan in scans if self._identity(scan) in listings]
+            own = (scan for scan in scans if self._identity(scan) in listings)
+            found = [_figures(scan, rows) for scan in own]
         except Py4JError:
             return None
         has_run = _is_final(executed) or any(
@@ -86,11 +102,17 @@ def _is_final(node: Any) -> bool:
     return str(node.getClass().getSimpleName()) == _ADAPTIVE and bool(node.isFinalPlan())
 
 
-def _figures(scan: Any) -> Measured:
+def _figures(scan: Any, rows: Mapping[str, FileRows]) -> Measured:
     # Spark reads all files of a listing, and its metrics tell their number of the first run alone.
     files = scan.relation().location()
     size = int(files.sizeInBytes())
-    return Measured(len(files.inputFiles()), size, _metric(scan, "numOutputRows"))
+    names = [unquote(str(url).rpartition("/")[2]) for url in files.inputFiles()]
+    read = _metric(scan, "numOutputRows")
+    stored = sum(rows[name].stored for name in names)
+    live = sum(rows[name].live for name in names)
+    # The scan tells of the rows that it read, the dead among them. If it left row groups out,
+    # nothing tells how many of those that it read are dead.
+    return Measured(len(names), size, live if read == stored else min(read, live))
 
 
 def _metric(scan: Any, name: str) -> int:

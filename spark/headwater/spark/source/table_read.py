@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
-from headwater.spark.source.parquet_scan import Division
+from headwater.spark.source.parquet_scan import Division, file_path
 from headwater.spark.source.projection import projected
 from headwater.spark.source.read_counter import Measured, ReadCounter
-from headwater.spark.source.scan_metrics import Runs
+from headwater.spark.source.scan_metrics import FileRows, Runs
 from headwater.spark.source.table_frame import frame_of_division
 from headwater.spark.types import conform, spark_arrow_schema
 from headwater.storage.read.row_group_count import RowGroupCount, count_row_groups
@@ -125,7 +125,7 @@ class TableRead:
         by_workers = self.counter.measured() or Measured()
         if not self.native_files:
             return by_workers if by_workers.files or not self.files else None
-        by_spark = self.runs.measured(frame)
+        by_spark = self.runs.measured(self._native_rows, frame)
         return None if by_spark is None else by_workers + by_spark
 
     def row_groups(self, most_files: int) -> RowGroupCount:
@@ -138,6 +138,17 @@ class TableRead:
         return count_row_groups(
             self.rows.storage, self._splits, self.rows.predicate, most_files=most_files
         )
+
+    @property
+    def _native_rows(self) -> dict[str, FileRows]:
+        """The rows of the files that Spark's own scan reads, by their names."""
+        found: dict[str, FileRows] = {}
+        for split in self.division.native:
+            for file in split.files:
+                live = self.division.live_rows.get(file_path(split, file))
+                count = file.row_count if live is None else live.count
+                found[file.file_name] = FileRows(file.row_count, count)
+        return found
 
     @property
     def _splits(self) -> tuple[Split, ...]:
