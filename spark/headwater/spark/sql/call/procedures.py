@@ -194,7 +194,8 @@ PROCEDURES: Mapping[str, Procedure] = {
 """The procedures, by their names."""
 
 LEFT_OUT: Mapping[str, str] = {
-    "compact_chain_table": "Headwater has no chain tables",
+    "compact_chain_table": "INSERT OVERWRITE a partition of the snapshot branch with the rows "
+    "the table shows of it",
     "create_privileged_user": "users are the names of tokens: headwater token create",
     "drop_privileged_user": "users are the names of tokens: headwater token revoke",
     "create_global_index": "Headwater writes no global indexes",
