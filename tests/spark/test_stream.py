@@ -652,20 +652,24 @@ def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, fold
         data_source(folder, SOURCE, **{"headwater.expired-start": "late"}).schema()
 
 
-def test_changes_of_a_key_stay_in_order_when_buckets_are_rescaled(
-    lake: SparkLake, numbered: Numbered, folder: Path
+@pytest.mark.parametrize("bucket", ["2", "-1"], ids=["rescaled", "dynamic"])
+def test_changes_of_a_key_stay_in_order_whatever_the_buckets(
+    lake: SparkLake, numbered: Numbered, folder: Path, bucket: str
 ) -> None:
-    lake.create_table(SOURCE, numbered(0, 1).schema, primary_keys=["id"], options={"bucket": "2"})
+    options = {"bucket": bucket, "dynamic-bucket.target-row-num": "5"}
+    lake.create_table(SOURCE, numbered(0, 1).schema, primary_keys=["id"], options=options)
     write(lake, 0, 20)
-    lake.catalog.alter_table(SOURCE, SetOption("bucket", "4"))
-    table = lake.catalog.table(SOURCE)
-    table.overwrite(table.scan().to_arrow())
+    if bucket == "2":
+        lake.catalog.alter_table(SOURCE, SetOption("bucket", "4"))
+        table = lake.catalog.table(SOURCE)
+        table.overwrite(table.scan().to_arrow())
     write(lake, 0, 20, "second")
     source = source_class(Connection(str(folder), parallelism=8))(
         CaseInsensitiveDict({"path": SOURCE, "include-row-kind": "true"})
     )
     reader = source.streamReader(source.schema())
-    whole = ({"snapshotId": 1, "changes": True}, {"snapshotId": 4, "changes": True})
+    end = latest(lake, SOURCE) + 1
+    whole = ({"snapshotId": 1, "changes": True}, {"snapshotId": end, "changes": True})
     values: dict[int, list[str]] = {}
     for partition in reader.partitions(*whole):
         seen: dict[int, list[str]] = {}

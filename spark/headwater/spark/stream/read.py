@@ -223,7 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             free = [[split] for plan in plans for split in plan.splits if not split.streaming]
             moves: list[InputPartition] = [MovesPartition(changes)] if any(changes) else []
         else:
-            free, moves = _in_order(plans), []
+            free, moves = _in_order(plans, bool(self._rows.storage.schema.primary_keys)), []
         packed = pack_splits(free, options, self._parallelism) if free else []
         return [*moves, *(SplitsPartition(each) for each in packed)]
 
@@ -395,11 +395,11 @@ def _exit(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:
+def _in_order(plans: Sequence[ScanPlan], has_keys: bool) -> list[list[Split]]:
     """Splits that must be read one after another, together.
 
     The changes of a bucket must not overtake each other from snapshot to snapshot. A table without
-    buckets promises no order.
+    keys and buckets promises no order; dynamic buckets of keys are not counted in files.
     """
     changes = [split for plan in plans for split in plan.splits if split.streaming]
     counts: dict[bytes, set[int]] = {}
@@ -409,7 +409,7 @@ def _in_order(plans: Sequence[ScanPlan]) -> list[list[Split]]:
     free: list[list[Split]] = []
     for plan in plans:
         for split in plan.splits:
-            if split.streaming and split.total_buckets > 0:
+            if split.streaming and (has_keys or split.total_buckets > 0):
                 # Buckets that were rescaled meanwhile share keys.
                 bucket = split.bucket if len(counts[split.partition]) == 1 else -1
                 buckets.setdefault((split.partition, bucket), []).append(split)
