@@ -38,7 +38,7 @@ from headwater.storage.scan.partitions import (
     least_level,
     partitions_with_rows,
 )
-from headwater.storage.scan.plan import deletion_files_of, find_live
+from headwater.storage.scan.plan import deletion_files_of, find_live, plan_of
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.schema.chain import Chain
@@ -240,15 +240,7 @@ def plan_chain(
         for bucket in files.values():
             made = keyed_splits(storage, shown, bucket, pruner, found)
             splits += [with_deletion_files(each, vectors) for each in made]
-    return ScanPlan(
-        tuple(splits),
-        shown,
-        found.read,
-        found.skipped,
-        found.files_skipped,
-        len(found.indexed),
-        sum(file.row_count for file in found.indexed),
-    )
+    return plan_of(shown, splits, found)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ __all__ = [
     "max_sequence_numbers",
     "plan_changelog",
     "plan_delta",
+    "plan_of",
     "plan_snapshot",
 ]
 
@@ -165,10 +166,10 @@ def plan_snapshot(
     places = deletion_files_of(storage, snapshot, found.entries)
     if options.evolves_columns:
         splits = joined_splits(storage, _by_bucket(found.entries), pruner)
-        return _plan(snapshot, [with_deletion_files(split, places) for split in splits], found)
+        return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
     if not keyed:
         splits = packed_splits(storage, snapshot, found.entries, streaming=False)
-        return _plan(snapshot, [with_deletion_files(split, places) for split in splits], found)
+        return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
     splits = []
     buckets = _by_bucket(found.entries)
     waiting = {bucket[0].partition for bucket in buckets if bucket[0].bucket == POSTPONE_BUCKET}
@@ -188,7 +189,7 @@ def plan_snapshot(
             splits += marked_splits(storage, snapshot, bucket, pruner, found)
         else:
             splits += keyed_splits(storage, snapshot, bucket, pruner, found)
-    return _plan(snapshot, [with_deletion_files(split, places) for split in splits], found)
+    return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
 
 
 def plan_delta(
@@ -242,7 +243,7 @@ def _plan_changes(
     if pruner.judges_files:
         found.matching(pruner.by_value, pruner.excluded_by_index)
     if storage.schema.table_options.bucket < 1 and not storage.schema.primary_keys:
-        return _plan(
+        return plan_of(
             snapshot, packed_splits(storage, snapshot, found.entries, streaming=True), found
         )
     splits: list[Split] = []
@@ -253,7 +254,7 @@ def _plan_changes(
             # A compaction's changelog is sorted by key, whatever the rows' numbers.
             files = in_order_of_writing(files)
         splits.append(bucket_split(storage, bucket, files, False, True))
-    return _plan(snapshot, splits, found)
+    return plan_of(snapshot, splits, found)
 
 
 def _plan_appended(
@@ -265,10 +266,11 @@ def _plan_appended(
         appended = (is_appended(entry, first_new) for entry in found.entries)
         found.only(np.fromiter(appended, np.bool_, len(found.entries)))
     splits = joined_splits(storage, _by_bucket(found.entries), pruner)
-    return _plan(snapshot, [replace(split, streaming=True) for split in splits], found)
+    return plan_of(snapshot, [replace(split, streaming=True) for split in splits], found)
 
 
-def _plan(snapshot: Snapshot, splits: Iterable[Split], found: FoundEntries) -> ScanPlan:
+def plan_of(snapshot: Snapshot, splits: Iterable[Split], found: FoundEntries) -> ScanPlan:
+    """The plan of a snapshot whose files were found so, with what was left out."""
     return ScanPlan(
         tuple(splits),
         snapshot,
