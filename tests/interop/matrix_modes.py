@@ -6,6 +6,7 @@ the record, and the table of ``docs/compatibility.md`` (`matrix.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -88,6 +89,15 @@ def _rank(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
+def _smallest(rows: Iterable[Row]) -> list[Row]:
+    """The row with the smallest ``v``, which no null is; among equals the last written."""
+    return _merged(rows, lambda old, new: new if _inverse(new[2]) >= _inverse(old[2]) else old)
+
+
+def _inverse(value: object) -> float:
+    return -value if isinstance(value, int) else -math.inf
+
+
 def _summed(rows: Iterable[Row]) -> list[Row]:
     def add(old: Row, new: Row) -> Row:
         present = [value for value in (old[2], new[2]) if isinstance(value, int)]
@@ -113,6 +123,7 @@ class Mode:
         branch: The branch that is written and read; None for the table.
         compacts: True if rows are the table's only when a compaction, by Headwater, took them up.
         deletes: True if Headwater deletes some rows, too.
+        together: True if the first batches are written as one, with all rows of a key in it.
     """
 
     title: str
@@ -123,6 +134,7 @@ class Mode:
     branch: str | None = None
     compacts: bool = False
     deletes: bool = False
+    together: bool = False
 
 
 _ONE = {"bucket": "2"}
@@ -148,6 +160,11 @@ MODES: Mapping[str, Mode] = {
     "postpone": Mode("primary key, postponed buckets", {"bucket": "-2"}, compacts=True),
     "sequence": Mode(
         "primary key, `sequence.field`", {**_ONE, "sequence.field": "v"}, merge=_greatest
+    ),
+    "sequence-descending": Mode(
+        "primary key, `sequence.field.sort-order` `descending`",
+        {**_ONE, "sequence.field": "v", "sequence.field.sort-order": "descending"}, _smallest,
+        together=True,
     ),
     "thin": Mode("primary key, thin data files", {**_ONE, "data-file.thin-mode": "true"}),
     "partial-update": Mode(
@@ -248,7 +265,14 @@ _NO_INCREMENTAL = (
     "it does not know `incremental-between` and reads the latest snapshot, where the changes "
     "between two were asked for (`CoreOptions.INCREMENTAL_BETWEEN`)"
 )
+_ASCENDING_BUFFER = (
+    "of several rows of one key in one write it keeps the one with the greatest sequence field, "
+    "where the smallest is asked for; of rows in several files, the smallest. Releases from 2.0 on "
+    "keep the smallest of both (`SortBufferWriteBuffer.java`)"
+)
 WRONG: Mapping[tuple[str, str, str], str] = {
+    ("Paimon Java 1.3.1", "sequence-descending", "writes"): _ASCENDING_BUFFER,
+    ("Paimon Java 1.4.2", "sequence-descending", "writes"): _ASCENDING_BUFFER,
     ("pypaimon 2.1.0", "incremental", "reads"): _NO_INCREMENTAL,
     ("pypaimon 2.1.0", "fallback", "reads"): _NO_FALLBACK,
     ("pypaimon-rust 0.4.0", "fallback", "reads"): _NO_FALLBACK,

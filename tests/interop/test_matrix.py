@@ -87,6 +87,8 @@ def test_tables_are_shared(lake: Lake, client: AnyClient, kind: str) -> None:
     stem = f"interop.matrix_{kind.replace('-', '_')}_{client.label}"
     theirs, ours = (new_table(lake, f"{stem}_{whose}", mode) for whose in ("theirs", "ours"))
     before, after = parts(moves=mode.moves)[:2], parts(moves=mode.moves)[2:]
+    if mode.together:
+        before = [pa.concat_tables(before)]
 
     def writes() -> bool:
         for part in before:
