@@ -21,6 +21,7 @@ from tests.server.restricted import (
     people,
 )
 from tests.spark.conftest import plan, rows
+from tests.spark_sessions import kind_of_session
 
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.policies import PolicyType
@@ -32,6 +33,11 @@ from headwater.storage.errors import Forbidden
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 pytestmark = pytest.mark.spark
+
+calls_functions_here = pytest.mark.skipif(
+    kind_of_session() == "connect",
+    reason="Spark Connect calls functions of foreachBatch in a process of its own",
+)
 
 
 @pytest.fixture
@@ -160,6 +166,7 @@ class Copy:
                 self.held[row[0]] = tuple(row)
 
 
+@calls_functions_here
 def test_a_stream_of_a_part_survives_restarts(
     ada: SparkLake, owner: Lake, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -190,6 +197,7 @@ def test_a_stream_of_a_part_survives_restarts(
 
 
 @pytest.mark.modes
+@calls_functions_here
 def test_batches_of_a_stream_of_a_part(
     ada: SparkLake, owner: Lake, spark: SparkSession, tmp_path: Path
 ) -> None:
