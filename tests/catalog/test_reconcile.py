@@ -9,13 +9,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headwater.catalog.model.permissions import (
+    Access,
+    ColumnSet,
+    Grant,
+    PermissionTarget,
+    TargetType,
+)
 from headwater.catalog.model.reconcile import Reconciliation
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import NotFound, OutcomeUnknown
 from headwater.storage.files.local import LocalFileAccess, local_path
-from headwater.storage.schema.change import AddColumn
+from headwater.storage.schema.change import AddColumn, RenameColumn
 from headwater.storage.types.data_type import parse_type
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("day", pa.string())])
@@ -91,6 +98,17 @@ def test_snapshots_and_schemas_that_others_committed_are_taken_over(
     table.rollback(snapshot_id=2)
     assert read(lake.table("sales.log")) == [1, 2, 3]
     assert adopted(lake.reconcile("sales.log", apply=True)) == []
+
+
+def test_permissions_on_columns_follow_what_others_renamed(lake: Lake, other: Lake) -> None:
+    table = make(lake)
+    columns = PermissionTarget(TargetType.COLUMN, "sales", "log")
+    lake.catalog.permissions.grant(Grant(columns, Access.SELECT, "ada", ColumnSet(excluded=("n",))))
+    around(other, table).alter(RenameColumn(("n",), "number"))
+    assert adopted(lake.reconcile(apply=True)) == ["sales.log: schema 1"]
+    assert lake.catalog.permissions.list(columns).items[0].columns == ColumnSet(
+        excluded=("number",)
+    )
 
 
 def test_tables_and_branches_that_others_made_are_taken_over(lake: Lake, tmp_path: Path) -> None:

@@ -14,6 +14,13 @@ import pytest
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.permissions import (
+    Access,
+    ColumnSet,
+    Grant,
+    PermissionTarget,
+    TargetType,
+)
 from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import (
@@ -112,6 +119,22 @@ def test_a_change_is_the_next_schema_file(
     table.write(pa.table({"id": [2], "remark": ["b"], "amount": [7]}))
     rows = table.scan().to_arrow().sort_by("id").to_pydict()
     assert rows == {"id": [1, 2], "remark": ["a", "b"], "amount": [None, 7]}
+
+
+def test_permissions_on_columns_follow_a_change(
+    catalog: Catalog, registered: Identifier, engine: OtherEngine
+) -> None:
+    columns = PermissionTarget(TargetType.COLUMN, "sales", "theirs")
+
+    def excluded() -> ColumnSet | None:
+        return catalog.permissions.list(columns).items[0].columns
+
+    catalog.permissions.grant(Grant(columns, Access.SELECT, "ada", ColumnSet(excluded=("note",))))
+    engine.alter(RenameColumn(("note",), "remark"))
+    assert _columns(catalog) == ["id", "remark"]
+    assert excluded() == ColumnSet(excluded=("remark",))
+    catalog.tables.alter(registered, [RenameColumn(("remark",), "comment")])
+    assert excluded() == ColumnSet(excluded=("comment",))
 
 
 def test_a_change_by_another_engine_is_seen(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -38,9 +39,11 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.system_tables.changes import ROW_KIND
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["open_rows"]
+__all__ = ["CheckColumns", "open_rows"]
 
 _LOG = logging.getLogger(__name__)
+
+CheckColumns: TypeAlias = Callable[[TableSchema, Sequence[TableSchema], Sequence[str] | None], None]
 _READING_OPTIONS = frozenset(
     {
         *START_OPTIONS,
@@ -53,7 +56,12 @@ _READING_OPTIONS = frozenset(
 
 
 def open_rows(
-    catalog: Catalog, identifier: Identifier, request: ReadRequest, *, batch_rows: int
+    catalog: Catalog,
+    identifier: Identifier,
+    request: ReadRequest,
+    *,
+    batch_rows: int,
+    check_columns: CheckColumns,
 ) -> RowStream:
     """Rows of a table for whom the catalog acts, filtered and masked.
 
@@ -66,6 +74,9 @@ def open_rows(
         identifier: The table or branch.
         request: The rows that are wanted.
         batch_rows: Rows of a batch, about.
+        check_columns: Refuses columns that the caller may not select: called with the table's
+            latest schema, each schema that rows are read by, and the columns that the request
+            names; None for all.
 
     Raises:
         NotFound: There is no such table, column, snapshot or tag.
@@ -109,6 +120,8 @@ def open_rows(
         )
     for storage in rows.storages:
         access.restriction.check(str(identifier), present, storage.schema)
+    asked = None if request.columns is None else [*request.columns, *request.filter_columns]
+    check_columns(present, [storage.schema for storage in rows.storages], asked)
     whole = None
     if changes is not None:
         check_exact(str(identifier), changes, access.restriction)

@@ -83,9 +83,11 @@ OPERATIONS: Mapping[str, Rule] = {
     "createTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),
     "registerTable": _write(needs.on(_DATABASE, Access.CREATETABLE)),
     "renameTable": _write(needs.of_a_rename(_TABLE, Access.CREATETABLE), ends_rights=True),
-    "alterTable": _write(needs.on(_TABLE, Access.ALTER)),
+    # Permissions on columns follow the columns.
+    "alterTable": _write(needs.on(_TABLE, Access.ALTER), ends_rights=True),
     "replaceTable": _write(
-        needs.both(needs.on(_TABLE, Access.ALTER), needs.on(_TABLE, Access.UPDATE))
+        needs.both(needs.on(_TABLE, Access.ALTER), needs.on(_TABLE, Access.UPDATE)),
+        ends_rights=True,
     ),
     "dropTable": _write(needs.on(_TABLE, Access.DROP), ends_rights=True),
     # History
@@ -95,7 +97,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "getVersionSnapshot": _read(_SEE_TABLE),
     "getLastCommit": _read(_SEE_TABLE),
     "rollbackTable": _write(_UPDATE),
-    "rollbackSchema": _write(needs.on(_TABLE, Access.ALTER)),
+    "rollbackSchema": _write(needs.on(_TABLE, Access.ALTER), ends_rights=True),
     "listTags": _read(_SEE_TABLE),
     "getTag": _read(_SEE_TABLE),
     "createTag": _write(_UPDATE),
@@ -104,7 +106,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "createBranch": _write(_UPDATE),
     "dropBranch": _write(_UPDATE),
     "renameBranch": _write(_UPDATE),
-    "forwardBranch": _write(_UPDATE),
+    "forwardBranch": _write(_UPDATE, ends_rights=True),
     # Partitions
     "listPartitions": _read(_SEE_TABLE),
     "listPartitionsByNames": _read(_SEE_TABLE),

@@ -6,6 +6,7 @@ from functools import partial
 
 from headwater.catalog.table.restricted_read import open_rows
 from headwater.catalog.wire.reads import ARROW_STREAM, ReadTableRequest
+from headwater.server.column_rights import refuse_hidden_columns
 from headwater.server.dependencies import CatalogOf, ServicesOf, TableName
 from headwater.server.error_responses import Failure, failures
 from headwater.server.reads.row_response import RowResponse
@@ -59,5 +60,13 @@ async def read_table(
     request = body.request()
     batch_rows = services.settings.read_batch_rows
     return RowResponse(
-        partial(open_rows, catalog, name, request, batch_rows=batch_rows), services.reads
+        partial(
+            open_rows,
+            catalog,
+            name,
+            request,
+            batch_rows=batch_rows,
+            check_columns=partial(refuse_hidden_columns, catalog, name),
+        ),
+        services.reads,
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.wire.signed_requests import (
@@ -28,6 +29,7 @@ from headwater.catalog.wire.tables import (
     RenameTableRequest,
     ReplaceTableRequest,
 )
+from headwater.server.column_rights import refuse_hidden_columns
 from headwater.server.dependencies import (
     CatalogOf,
     DatabasePattern,
@@ -41,6 +43,7 @@ from headwater.server.file_rights import may_write_files, refuse_withheld_files
 from headwater.server.request_signing import CHANGES, RequestSigning, can_sign
 from headwater.server.resource_router import ResourceRouter
 from headwater.storage.errors import Forbidden, NotFound, ResourceType, Unsupported
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.change import schema_change_from_json
 from headwater.storage.schema.table_schema import Schema
 
@@ -238,8 +241,15 @@ def auth_table_query(
     columns are answered; without it, all are.
     """
     info = catalog.tables.get(name)
-    info.schema.columns(body.select or ())
+    schema = info.schema
+    schema.columns(body.select or ())
     restriction = catalog.policies.access(name).restriction
+    if name.branch != MAIN_BRANCH or info.is_external:
+        # Policies and permissions are of the table's own columns, which a branch can change, and
+        # another engine, whose change has just been seen.
+        present = catalog.tables.get(Identifier(name.database, name.table)).schema
+        restriction.check(str(name), present, schema)
+        refuse_hidden_columns(catalog, name, present, [schema], body.select or None)
     masks = restriction.masks or {}
     wanted = masks if body.select is None else restriction.masked(body.select)
     return AuthTableQueryResponse(

@@ -12,10 +12,11 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.permissions import GRANTABLE, Access, ColumnSet, TargetType
+from headwater.catalog.model.permissions import GRANTABLE, Access, TargetType
 from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.rights import NO_RIGHTS, Rights, Thing, expanded
 from headwater.catalog.sql.admin.attached import NO_OBJECT
+from headwater.catalog.sql.admin.column_permissions import column_set
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import DatabaseRow, DroppedTableRow, GrantRow
 from headwater.catalog.sql.database.prepared import Prepared, padded
@@ -28,7 +29,6 @@ from headwater.catalog.sql.queries.possessions import (
     is_running,
     owned_ids,
 )
-from headwater.catalog.wire.permissions import PermissionColumnsModel
 from headwater.storage.errors import NotFound, ResourceType
 
 __all__ = ["SqlAccess", "thing_not_found"]
@@ -301,7 +301,7 @@ def _rights(
     if found.owner is not None and found.owner == name:
         own |= grantable
     columns = tuple(
-        _columns(row.columns)
+        column_set(row.columns)
         for row in rows
         if row.resource_type == TargetType.COLUMN and row.object_id == found.id and row.columns
     )
@@ -319,7 +319,3 @@ def _accesses(
             if row.object_id == object_id and row.resource_type == type_.value
         ],
     )
-
-
-def _columns(document: str) -> ColumnSet:
-    return PermissionColumnsModel.model_validate_json(document).columns()

@@ -23,6 +23,7 @@ from headwater.catalog.model.permissions import (
 from headwater.catalog.model.principal import GROUP_PREFIX, Principal, acting_as
 from headwater.catalog.model.rights import Thing, thing_of
 from headwater.catalog.sql.admin.access import SqlAccess
+from headwater.catalog.sql.admin.column_permissions import column_set, columns_document
 from headwater.catalog.sql.admin.targets import find_object_id, locked_object_id, subject_of
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -33,10 +34,10 @@ from headwater.catalog.sql.database.models import (
 from headwater.catalog.sql.events.record import record_event
 from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.listing import list_globally
-from headwater.catalog.sql.queries.lookup import latest_schema
+from headwater.catalog.sql.queries.lookup import latest_schema, lock_branch
 from headwater.catalog.sql.queries.names import check_page
-from headwater.catalog.wire.permissions import PermissionColumnsModel
 from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.files.layout import MAIN_BRANCH
 
 __all__ = ["SqlPermissions"]
 
@@ -104,7 +105,7 @@ class SqlPermissions:
                 target,
                 Access(row.access),
                 row.principal,
-                None if row.columns is None else _columns(row.columns),
+                None if row.columns is None else column_set(row.columns),
                 row.expires_at,
             )
             for row in rows
@@ -168,12 +169,15 @@ class SqlPermissions:
             raise Invalid("expireTime: that time is past; give one to come, or none")
 
         def work(connection: Connection) -> None:
+            if grant.columns is not None:
+                # Before the table itself, as whatever changes its columns takes them.
+                table_id = find_object_id(connection, self._context, grant.target)
+                lock_branch(connection, table_id, MAIN_BRANCH)
             object_id = locked_object_id(connection, self._context, grant.target)
             if grant.columns is not None:
-                table = Identifier(grant.target.database or "", grant.target.table or "")
-                latest_schema(connection, object_id, table).columns(grant.columns.mentioned)
+                self._check_columns(connection, object_id, grant, grant.columns)
             values = {
-                "columns": None if grant.columns is None else _document(grant.columns),
+                "columns": None if grant.columns is None else columns_document(grant.columns),
                 "created_at": now,
                 "expires_at": grant.expires_at,
             }
@@ -226,6 +230,18 @@ class SqlPermissions:
 
         self._sql.write(work)
 
+    def _check_columns(
+        self, connection: Connection, table_id: str, grant: Grant, columns: ColumnSet
+    ) -> None:
+        """Refuse columns that the table has not, unless they were excluded when it had them."""
+        same = self._same(table_id, grant.target, grant.access, grant.principal)
+        kept = connection.execute(select(GrantRow.columns).where(*same)).scalar_one_or_none()
+        gone = () if kept is None else column_set(kept).excluded or ()
+        known = () if columns.excluded is None else gone
+        table = Identifier(grant.target.database or "", grant.target.table or "")
+        schema = latest_schema(connection, table_id, table)
+        schema.columns([name for name in columns.mentioned if name not in known])
+
     def _same(
         self, object_id: str, target: PermissionTarget, access: Access, principal: str
     ) -> tuple[ColumnElement[bool], ...]:
@@ -241,14 +257,6 @@ class SqlPermissions:
 
 def _details(target: PermissionTarget, access: Access, principal: str) -> dict[str, Detail]:
     return {"on": target.type.value, "access": access.value, "to": principal}
-
-
-def _document(columns: ColumnSet) -> str:
-    return PermissionColumnsModel.of(columns).model_dump_json()
-
-
-def _columns(document: str) -> ColumnSet:
-    return PermissionColumnsModel.model_validate_json(document).columns()
 
 
 def _place(grant: Grant) -> str:

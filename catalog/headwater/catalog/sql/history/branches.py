@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.branches import branch_of, check_branch_name
 from headwater.catalog.model.events import Detail, EventType, Subject
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -57,16 +58,11 @@ from headwater.catalog.sql.queries.lookup import (
     read_table,
     table_busy,
 )
-from headwater.storage.errors import (
-    AlreadyExists,
-    Conflict,
-    Invalid,
-    NotFound,
-    ResourceType,
-)
+from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import read_tag_file
 from headwater.storage.table_storage import PartitionStatistics
@@ -373,6 +369,7 @@ class SqlBranches:
                 SnapshotRow.snapshot_id > common,
             )
         )
+        before = read_schema(connection, target)
         delete_branch_rows(connection, target.id, target.branch, (SchemaRow, PartitionRow))
         copy = (target.id, source.branch, target.branch)
         following = SnapshotRow.snapshot_id >= max(first, common + 1)
@@ -388,7 +385,7 @@ class SqlBranches:
                 snapshot_uuid=source.snapshot_uuid,
             )
         )
-        self._refuse_policies_broken_by(connection, target, source.schema_id)
+        self._carry_access_over(connection, target, before, source.schema_id)
         self._outbox.add(
             connection,
             Action.FORWARD,
@@ -406,12 +403,15 @@ class SqlBranches:
         self._recorded(connection, target, EventType.FORWARD_BRANCH, details)
         return True
 
-    def _refuse_policies_broken_by(
-        self, connection: Connection, target: TableRecord, schema_id: int
+    def _carry_access_over(
+        self, connection: Connection, target: TableRecord, before: TableSchema, schema_id: int
     ) -> None:
         if target.branch == MAIN_BRANCH:
             schema = read_schema(connection, replace(target, schema_id=schema_id))
             refuse_policies_broken_by(connection, target.id, target.identifier, schema)
+            table = (target.id, target.identifier)
+            # Columns that both branches added since they parted may have the same ids.
+            follow_columns(connection, self._context, table, before, schema, is_successor=False)
 
     def _drop(self, connection: Connection, seen: TableRecord, branch: str) -> bool:
         _lock(connection, seen.id, {MAIN_BRANCH, branch})

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.events.record import of_branch, record_event
@@ -88,6 +89,8 @@ class SchemaRollbacks(SnapshotReads):
         if record.branch == MAIN_BRANCH:
             schema = read_schema(connection, replace(record, schema_id=target))
             refuse_policies_broken_by(connection, record.id, record.identifier, schema)
+            before, table = read_schema(connection, record), (record.id, record.identifier)
+            follow_columns(connection, self._context, table, before, schema)
         connection.execute(delete(SchemaRow).where(*here, SchemaRow.schema_id > target))
         connection.execute(
             update(BranchRow)

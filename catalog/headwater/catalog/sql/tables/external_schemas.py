@@ -21,6 +21,7 @@ from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
@@ -326,6 +327,8 @@ def _store(
     else:
         connection.execute(update(SchemaRow).where(*this).values(document=document))
     connection.execute(update(BranchRow).where(*here).values(schema_id=schema.id))
+    table = (before.id, before.identifier)
+    follow_columns(connection, context, table, before.schema, schema)
     updated = {"updated_at": now.updated_at, "updated_by": now.updated_by}
     connection.execute(update(TableRow).where(TableRow.id == before.id).values(**updated))
     owner = DataOwner(now.identifier, now.id, now.path, is_external=True)

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.reconcile import Finding, Step
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -283,6 +284,8 @@ class BranchReconciler:
                 raise table_busy(identifier)
             if seen.branch == MAIN_BRANCH:
                 refuse_policies_broken_by(connection, seen.id, identifier, found)
+                before = read_schema(connection, seen)
+                follow_columns(connection, self._context, (seen.id, identifier), before, found)
             here = {"table_id": seen.id, "branch": seen.branch}
             document = {"schema_id": found.id, "document": found.to_json()}
             connection.execute(insert(SchemaRow), {**here, **document})

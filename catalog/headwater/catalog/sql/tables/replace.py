@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SchemaRow, TableRow
@@ -193,6 +194,14 @@ class Replacements(TableReads):
                 return
             raise _Moved(f"table {info.identifier} was changed meanwhile; retry")
         refuse_policies_broken_by(connection, info.id, info.identifier, following)
+        follow_columns(
+            connection,
+            self._context,
+            (info.id, info.identifier),
+            info.schema,
+            following,
+            is_successor=False,
+        )
         owner = DataOwner(info.identifier, info.id, info.path, info.is_external)
         claim_data_places(connection, self._context, owner, data)
         connection.execute(

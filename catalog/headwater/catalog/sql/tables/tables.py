@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -335,6 +336,8 @@ class SqlTables(Replacements, Registrations):
             _check_other_branch(connection, record, identifier, before, following)
             if record.branch == MAIN_BRANCH:
                 refuse_policies_broken_by(connection, record.id, identifier, following)
+                table = (record.id, identifier)
+                follow_columns(connection, self._context, table, info.schema, following)
             claim_data_places(connection, self._context, owner, data)
             connection.execute(
                 insert(SchemaRow),
