@@ -275,3 +275,28 @@ def test_a_file_that_cannot_be_written_does_not_end_the_process(tmp_path: Path) 
     writer.abort()
     del writer
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+def test_a_changed_bit_anywhere_changes_the_checksum(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "f"
+    with ORC.writer(
+        _FILES, local_uri(path), _FIELDS, compression=codec, block_bytes=10_000
+    ) as writer:
+        for start in range(0, 20_000, 1000):
+            writer.write(_rows(range(start, start + 1000)))
+    # Other readers pass over it.
+    assert orc.ORCFile(path).read().column("n").to_pylist() == list(range(20_000))
+    assert len(ORC.reader(_FILES, local_uri(path)).row_groups) > 3
+    ORC.reader(_FILES, local_uri(path)).check()
+    whole = path.read_bytes()
+    assert b"headwater.crc32" in whole[-2000:]
+    for at in range(3, len(whole), len(whole) // 60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises((CorruptData, Unsupported)):
+            ORC.reader(_FILES, local_uri(path), row_count=20_000).check()
+
+
+def test_a_file_of_another_writer_has_no_checksum_to_differ_from(tmp_path: Path) -> None:
+    orc.write_table(_rows(range(100)).drop(["clock"]), tmp_path / "f", compression="zlib")
+    ORC.reader(_FILES, local_uri(tmp_path / "f")).check()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
 from headwater.storage.formats.parquet import ParquetReader
 from headwater.storage.formats.parquet_nulls import filled_below_nulls
@@ -348,3 +348,19 @@ def test_text_of_few_values_is_read_as_any_other(
     chosen = list(reader.batches(fields[1:2], [0], batch_rows=1000, batch_bytes=3000))
     assert pa.Table.from_batches(chosen).equals(rows.select(["few"]).slice(0, row_group_rows))
     assert max(batch.nbytes for batch in chosen[1:]) < 6000, "bytes are those of the values"
+
+
+def test_a_changed_footer_changes_its_checksum(tmp_path: Path) -> None:
+    path, fields = tmp_path / "f", (_field(0, "n", "BIGINT"),)
+    with ParquetWriter(_FILES, local_uri(path), fields) as writer:
+        writer.write(pa.table({"n": pa.array(range(1000), pa.int64())}))
+    whole = path.read_bytes()
+    assert pq.read_table(path).column("n").to_pylist() == list(range(1000))
+    ParquetReader(_FILES, local_uri(path)).check()
+    # The greatest value of the column, by which a reader would leave the rows out.
+    at = whole.rindex((999).to_bytes(8, "little"))
+    path.write_bytes(whole[:at] + (9).to_bytes(8, "little") + whole[at + 8 :])
+    with pytest.raises(CorruptData, match="the checksum of its footer"):
+        ParquetReader(_FILES, local_uri(path)).check()
+    pq.write_table(pa.table({"n": [1]}), path)
+    ParquetReader(_FILES, local_uri(path)).check()

@@ -211,6 +211,9 @@ class AvroReader:
         """None: the format keeps none."""
         return None
 
+    def check(self) -> None:
+        """Nothing: blocks have checksums of their own, if their codec has one."""
+
     def batches(
         self,
         columns: Sequence[DataField],

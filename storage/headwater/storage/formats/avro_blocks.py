@@ -34,6 +34,7 @@ __all__ = [
     "BlockReader",
     "Codec",
     "block",
+    "compressed",
     "header",
     "varint",
     "with_metadata",
@@ -49,6 +50,9 @@ ROW_COUNT = b"headwater.row-count"
 Avro keeps no count, so that a file cut off between two blocks would pass for a shorter one. Other
 readers pass over entries that they do not know.
 """
+
+# The last entry of the header: the CRC-32 of the others, in hexadecimal digits.
+_CHECKSUM = b"headwater.crc32"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,14 @@ def _deflate(data: bytes, level: int) -> bytes:
     return work.compress(data) + work.flush()
 
 
+def _zstandard(data: bytes, level: int) -> bytes:
+    # Nothing else in an Avro file tells a changed value; every decompressor looks at the checksum.
+    parameter = zstd.CompressionParameter
+    return zstd.compress(
+        data, options={parameter.compression_level: level, parameter.checksum_flag: 1}
+    )
+
+
 def _snappy(data: bytes, level: int) -> bytes:
     return bytes(cramjam.snappy.compress_raw(data)) + zlib.crc32(data).to_bytes(4, "big")
 
@@ -90,7 +102,7 @@ CODECS: Mapping[str, Codec] = {
         Codec("snappy", _snappy, _from_snappy),
         Codec("bzip2", lambda data, level: bz2.compress(data), bz2.decompress),
         Codec("xz", lambda data, level: lzma.compress(data), lzma.decompress),
-        Codec("zstandard", lambda data, level: zstd.compress(data, level), zstd.decompress),
+        Codec("zstandard", _zstandard, zstd.decompress),
     )
 }
 """All that this Headwater reads and writes, by their names."""
@@ -140,17 +152,45 @@ def header(schema: Mapping[str, Json], codec: str, sync: bytes) -> bytes:
     """
     document = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
     entries = {b"avro.schema": document, b"avro.codec": codec.encode()}
-    parts = b"".join(_text(key) + _text(value) for key, value in entries.items())
-    return _MAGIC + varint(len(entries)) + parts + varint(0) + sync
+    return _head(entries) + sync
+
+
+def _head(entries: Mapping[bytes, bytes]) -> bytes:
+    """A header but for its sync marker, with its checksum."""
+    others = {key: value for key, value in entries.items() if key != _CHECKSUM}
+    whole = {**others, _CHECKSUM: _checksum(others)}
+    return _MAGIC + varint(len(whole)) + _encoded(whole) + varint(0)
+
+
+def _encoded(entries: Mapping[bytes, bytes]) -> bytes:
+    return b"".join(_text(key) + _text(value) for key, value in entries.items())
+
+
+def _checksum(entries: Mapping[bytes, bytes]) -> bytes:
+    return b"%08x" % zlib.crc32(_encoded(entries))
 
 
 def with_metadata(data: bytes, key: bytes, value: bytes) -> bytes:
     """A file's content with one more entry in its header, which other readers pass over."""
     reader = BlockReader(data, "")
-    entries = {**reader.metadata, key: value}
-    parts = b"".join(_text(name) + _text(content) for name, content in entries.items())
-    head = _MAGIC + varint(len(entries)) + parts + varint(0)
-    return head + data[reader.start - _SYNC_BYTES :]
+    return _head({**reader.metadata, key: value}) + data[reader.start - _SYNC_BYTES :]
+
+
+def compressed(data: bytes, codec: Codec, level: int) -> bytes:
+    """The content of a file that is not compressed, compressed block by block.
+
+    Args:
+        data: The file's content.
+        codec: The codec.
+        level: Used by ``zstandard`` alone.
+    """
+    reader = BlockReader(data, "")
+    sync = data[reader.start - _SYNC_BYTES : reader.start]
+    parts = [_head({**reader.metadata, b"avro.codec": codec.name.encode()}), sync]
+    parts += [
+        block(each.row_count, codec.compress(each.data, level), sync) for each in reader.blocks()
+    ]
+    return b"".join(parts)
 
 
 def block(row_count: int, data: bytes, sync: bytes) -> bytes:
@@ -244,6 +284,11 @@ class BlockReader:
             for _ in range(count):
                 key = self._read(self._varint())
                 found[key] = self._read(self._varint())
+        checksum = found.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(found)):
+            raise CorruptData(
+                f"file {self._path} cannot be read: the checksum of its header is another"
+            )
         return found
 
     def _read(self, size: int) -> bytes:

@@ -23,6 +23,7 @@ from headwater.storage.formats.avro_blocks import (
     ROW_COUNT,
     Block,
     BlockReader,
+    compressed,
     varint,
 )
 from headwater.storage.types.data_type import Json
@@ -45,6 +46,7 @@ _DIGEST_BYTES = 16
 # Decompressed bytes of a block, as Java writes them: smaller ones cost a call for less, and do not
 # compress as well; of greater ones more is read in vain by who wants some of their records.
 _BLOCK_BYTES = 64_000
+_ZSTD_LEVEL = 3
 
 
 def read_avro(data: bytes, where: str, field: str | None = None) -> list[Record]:
@@ -158,6 +160,6 @@ def write_avro(
     buffer = io.BytesIO()
     count = {ROW_COUNT.decode(): str(len(records))}
     fastavro.writer(
-        buffer, schema, records, codec=codec, sync_interval=_BLOCK_BYTES, metadata=count
+        buffer, schema, records, codec="null", sync_interval=_BLOCK_BYTES, metadata=count
     )
-    return buffer.getvalue()
+    return compressed(buffer.getvalue(), CODECS[codec], _ZSTD_LEVEL)

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.codecs import codec_named
+from headwater.storage.formats.orc_checksum import check_orc
 from headwater.storage.formats.orc_schema import refuse_for_orc
 from headwater.storage.formats.orc_statistics import column_range
 from headwater.storage.formats.orc_tail import OrcTail
@@ -158,6 +159,11 @@ class OrcReader:
             return None
         with readable(self.path):
             return column_range(self._tail, row_group, column.name, column.type)
+
+    def check(self) -> None:
+        """Compare all bytes with the file's checksum, if it has one; raises CorruptData."""
+        with readable(self.path):
+            check_orc(self._tail)
 
     def batches(
         self,

@@ -20,15 +20,30 @@ from headwater.storage.files.random_reads import RandomReads
 from headwater.storage.formats.avro_blocks import MALFORMED
 from headwater.storage.formats.orc_messages import Message, expand, message, unpacked, written
 
-__all__ = ["OrcTail", "Stripe"]
+__all__ = ["FOOTER_LENGTH", "OrcTail", "Stripe", "in_chunks"]
 
 _MAGIC = b"ORC"
 _GUESS_BYTES = 1 << 14
 # Fields of messages, as ``orc_proto.proto`` numbers them.
-_FOOTER_LENGTH, _COMPRESSION, _CHUNK_BYTES, _METADATA_LENGTH, _POSTSCRIPT_MAGIC = 1, 2, 3, 5, 8000
+FOOTER_LENGTH, _COMPRESSION, _CHUNK_BYTES, _METADATA_LENGTH, _POSTSCRIPT_MAGIC = 1, 2, 3, 5, 8000
 _STRIPES, _TYPES, _ROWS = 3, 4, 6
 _KIND, _CHILDREN, _NAMES = 1, 2, 3
 _STRUCT = 12
+
+
+def in_chunks(data: bytes, kind: int, chunk_bytes: int) -> bytes:
+    """A part of a file as one with a codec has it, though it is not compressed.
+
+    Args:
+        data: The part.
+        kind: The number of the file's codec; 0 for none.
+        chunk_bytes: The most bytes that a chunk holds.
+    """
+    if not kind:
+        return data
+    chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
+    # The lowest bit says that a chunk is not compressed.
+    return b"".join((len(chunk) << 1 | 1).to_bytes(3, "little") + chunk for chunk in chunks)
 
 
 @dataclass(frozen=True)
@@ -54,11 +69,16 @@ class OrcTail:
     """The tail of one file.
 
     Args:
-        source: The file.
+        source: The file, or the end of it that has the tail.
         path: Its name, for errors.
+        start: The bytes of the file before those of the source.
 
     Attributes:
         path: The file's name.
+        footer_at: The place of the footer in the source.
+        footer_bytes: The footer, expanded.
+        kind_of_codec: The number of the codec in ``CompressionKind``.
+        chunk_bytes: The most bytes that a compressed chunk holds.
         stripes: The stripes, in their order.
         row_count: Rows of the file.
         columns: The number of each top-level column's type.
@@ -68,11 +88,12 @@ class OrcTail:
         Unsupported: Its tail is compressed with a codec that is not supported.
     """
 
-    def __init__(self, source: pa.NativeFile, path: str) -> None:
+    def __init__(self, source: pa.NativeFile, path: str, start: int = 0) -> None:
         self.path = path
+        self._start = start
         self._source = source
         size = int(source.size())
-        end = self._bytes(max(0, size - _GUESS_BYTES), size)
+        end = self.content(max(0, size - _GUESS_BYTES), size)
         length = end[-1] if end else 0
         if len(end) <= length or not size:
             raise self._corrupt("it is not an ORC file")
@@ -80,13 +101,14 @@ class OrcTail:
         self._postscript = self._message(self._postscript_bytes)
         if self._postscript.get(_POSTSCRIPT_MAGIC) != [_MAGIC]:
             raise self._corrupt("it is not an ORC file, or it is cut off")
-        self._kind = self._whole(self._postscript, _COMPRESSION)
-        self._chunk_bytes = self._whole(self._postscript, _CHUNK_BYTES) or 1 << 18
+        self.kind_of_codec = self._whole(self._postscript, _COMPRESSION)
+        self.chunk_bytes = self._whole(self._postscript, _CHUNK_BYTES) or 1 << 18
         footer_end = size - 1 - length
-        self._footer_at = footer_end - self._whole(self._postscript, _FOOTER_LENGTH)
-        if self._footer_at < len(_MAGIC):
+        self.footer_at = footer_end - self._whole(self._postscript, FOOTER_LENGTH)
+        if self.footer_at + start < len(_MAGIC) or self.footer_at < 0:
             raise self._corrupt("its footer is longer than the file")
-        self._footer = self._part(self._footer_at, footer_end)
+        self.footer_bytes = self._expanded(self.footer_at, footer_end)
+        self._footer = self._message(self.footer_bytes)
         self.row_count = self._whole(self._footer, _ROWS)
         stripes = map(self._stripe, self._parts(self._footer, _STRIPES))
         self.stripes = tuple(stripes)
@@ -96,7 +118,8 @@ class OrcTail:
     def _corrupt(self, why: str) -> CorruptData:
         return CorruptData(f"file {self.path} cannot be read: {why}")
 
-    def _bytes(self, start: int, end: int) -> bytes:
+    def content(self, start: int, end: int) -> bytes:
+        """The bytes of the source from `start` to `end`."""
         found: bytes = self._source.read_at(end - start, start)
         if len(found) != end - start:
             raise self._corrupt("it is cut off")
@@ -109,9 +132,12 @@ class OrcTail:
             raise self._corrupt(f"its tail is malformed: {error}") from error
 
     def _part(self, start: int, end: int) -> Message:
-        data = self._bytes(start, end)
+        return self._message(self._expanded(start, end))
+
+    def _expanded(self, start: int, end: int) -> bytes:
+        data = self.content(start, end)
         try:
-            return self._message(expand(data, self._kind, self._chunk_bytes))
+            return expand(data, self.kind_of_codec, self.chunk_bytes)
         except NotImplementedError as error:
             raise Unsupported(
                 f"file {self.path} is compressed with {error}, which Headwater does not read"
@@ -134,7 +160,7 @@ class OrcTail:
     def _stripe(self, fields: Message) -> Stripe:
         numbers = [self._whole(fields, number) for number in (1, 2, 3, 4, 5)]
         stripe = Stripe(*numbers)
-        if self._stripe_end(stripe) > self._footer_at:
+        if self._stripe_end(stripe) > self.footer_at + self._start:
             raise self._corrupt("a stripe ends behind the file's footer")
         return stripe
 
@@ -162,7 +188,7 @@ class OrcTail:
         length = self._whole(self._postscript, _METADATA_LENGTH)
         if not length:
             return ()
-        metadata = self._part(self._footer_at - length, self._footer_at)
+        metadata = self._part(self.footer_at - length, self.footer_at)
         return [list(self._parts(each, 1)) for each in self._parts(metadata, 1)]
 
     def statistics(self, stripe: int, column: str) -> Message | None:
@@ -196,18 +222,14 @@ class OrcTail:
                 _ROWS: [self.stripes[stripe].row_count],
             }
         )
-        if self._kind:
-            step = self._chunk_bytes
-            chunks = [footer[at : at + step] for at in range(0, len(footer), step)]
-            # The lowest bit says that a chunk is not compressed.
-            footer = b"".join(
-                (len(chunk) << 1 | 1).to_bytes(3, "little") + chunk for chunk in chunks
-            )
-        postscript = written(
-            {**self._postscript, _FOOTER_LENGTH: [len(footer)], _METADATA_LENGTH: [0]}
-        )
-        tail = footer + postscript + bytes([len(postscript)])
-        return pa.PythonFile(_View(self._source, self._footer_at, tail), mode="r")
+        footer = in_chunks(footer, self.kind_of_codec, self.chunk_bytes)
+        tail = footer + self.end_with({FOOTER_LENGTH: [len(footer)], _METADATA_LENGTH: [0]})
+        return pa.PythonFile(_View(self._source, self.footer_at, tail), mode="r")
+
+    def end_with(self, fields: Message) -> bytes:
+        """What follows the footer, with other values of some fields; as it is without any."""
+        postscript = written({**self._postscript, **fields}) if fields else self._postscript_bytes
+        return postscript + bytes([len(postscript)])
 
 
 class _View(RandomReads):

@@ -12,6 +12,8 @@ from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
+from headwater.storage.formats.held_output import HeldOutput
+from headwater.storage.formats.orc_checksum import write_with_checksum
 from headwater.storage.formats.orc_schema import orc_schema, refuse_for_orc
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
@@ -64,6 +66,7 @@ class OrcWriter(FileWriter):
         self._effort = "compression" if zstd_level >= _GREAT_EFFORT else "speed"
         self._stripe_bytes = block_bytes or _STRIPE_BYTES
         self._writer: orc.ORCWriter | None = None
+        self._output = HeldOutput(self.sink, summed=True)
         self._flushed = 0
         self._pending_bytes = 0
         self._flushed_bytes = 0
@@ -100,7 +103,7 @@ class OrcWriter(FileWriter):
             from pyarrow import orc
 
             self._writer = orc.ORCWriter(
-                self.sink,
+                pa.PythonFile(self._output, mode="w"),
                 compression=self._codec,
                 compression_strategy=self._effort,
                 stripe_size=self._stripe_bytes,
@@ -115,10 +118,12 @@ class OrcWriter(FileWriter):
         if self._writer is None:
             self._write(self.schema.empty_table())
         assert self._writer is not None
+        self._output.hold()
         try:
             self._writer.close()
         finally:
             self._forget()
+        write_with_checksum(self.sink, self._output, self.path)
 
     def abort(self) -> None:
         """Give the file up; nothing of it stays. After `close` this does nothing."""

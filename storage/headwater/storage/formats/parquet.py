@@ -15,6 +15,7 @@ from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.parquet_batches import aligned, with_plain_text
+from headwater.storage.formats.parquet_checksum import check_footer
 from headwater.storage.formats.parquet_schema import has_nanoseconds
 from headwater.storage.formats.parquet_writer import CODECS, ParquetWriter
 from headwater.storage.formats.protocol import (
@@ -242,6 +243,14 @@ class ParquetReader:
         except ValueError:
             return None
         return ColumnStatistics(low, high, nulls, group.num_rows)
+
+    def check(self) -> None:
+        """Compare the footer with its checksum, if it has one; raises CorruptData.
+
+        Pages have checksums of their own.
+        """
+        with readable(self.path):
+            check_footer(self._source, self.path)
 
     def batches(
         self,

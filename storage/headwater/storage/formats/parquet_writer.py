@@ -13,6 +13,8 @@ from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
+from headwater.storage.formats.held_output import HeldOutput
+from headwater.storage.formats.parquet_checksum import write_with_checksum
 from headwater.storage.formats.parquet_nulls import filled_below_nulls
 from headwater.storage.formats.parquet_schema import has_nanoseconds, leaves, parquet_schema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -62,6 +64,7 @@ class ParquetWriter(FileWriter):
         self._group_bytes = block_bytes or _ROW_GROUP_BYTES
         self._level = zstd_level if self._codec == "zstd" else None
         self._writer: pq.ParquetWriter | None = None
+        self._output = HeldOutput(self.sink)
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -113,7 +116,7 @@ class ParquetWriter(FileWriter):
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
         return pq.ParquetWriter(
-            self.sink,
+            pa.PythonFile(self._output, mode="w"),
             self.schema,
             version="2.6",
             compression=self._codec,
@@ -132,7 +135,10 @@ class ParquetWriter(FileWriter):
         self._flush()
         if self._writer is None:
             self._writer = self._open(self.schema.empty_table())
+        # All row groups are written.
+        self._output.hold()
         self._writer.close()
+        write_with_checksum(self.sink, self._output)
 
 
 def _ranged_columns(fields: Sequence[DataField]) -> list[str]:

@@ -138,6 +138,16 @@ class FormatReader(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Compare the file with a checksum of the whole, if it has one.
+
+        Checksums of parts of a file are compared wherever the parts are read.
+
+        Raises:
+            CorruptData: They differ.
+        """
+        ...
+
     def batches(
         self,
         columns: Sequence[DataField],

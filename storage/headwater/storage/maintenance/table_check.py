@@ -436,6 +436,7 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
     )
     fields: tuple[DataField, ...] = ()
     if deep:
+        reader.check()
         thin = schema.table_options.thin_mode
         fields = data_file_fields(schema, thin=thin, tracked=file.stores_row_ids)
     if file.write_cols is not None:
