@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["fsck"]
 
 _DAMAGED = 3
+_DOUBTFUL = 4
 
 
 @on_lake
@@ -30,7 +31,7 @@ def fsck(
     """Check all that the snapshots, tags and changelogs of a table name, in all of its branches.
 
     Nothing is changed. The exit code is 0 if all is whole, 3 if something is damaged or missing,
-    and 1 if the table cannot be checked.
+    4 if nothing is but there are warnings, and 1 if the table cannot be checked.
     """
     check = lake.table(name).check_files(deep=deep)
     if as_json:
@@ -40,9 +41,13 @@ def fsck(
             print(f"{damage.needed_by}: {damage.problem}")
         if check.damage_count > len(check.damages):
             print(f"… and {check.damage_count - len(check.damages)} more")
+        for warning in check.warnings:
+            print(f"warning: {warning}")
         print(_summary(check))
     if not check.is_whole:
         raise typer.Exit(_DAMAGED)
+    if check.warnings:
+        raise typer.Exit(_DOUBTFUL)
 
 
 def _summary(check: TableCheck) -> str:
@@ -55,6 +60,10 @@ def _summary(check: TableCheck) -> str:
     if check.orphans is not None:
         orphans = f"{check.orphans} orphans of {check.orphan_bytes} bytes"
     unread = f"; {check.unread} files of kinds that are not read" if check.unread else ""
+    unread += f"; warnings: {len(check.warnings)}" if check.warnings else ""
+    unread += (
+        "" if check.feed_was_read else "; tags and consumers not compared with the change feed"
+    )
     state = "whole" if check.is_whole else f"{check.damage_count} damaged"
     return f"{state}: {looked_at}; {orphans}{unread}"
 

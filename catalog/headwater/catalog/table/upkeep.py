@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import pyarrow as pa
 
 from headwater.catalog.model.branches import branch_of
+from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.lifecycle import TableLifecycle
+from headwater.catalog.table.lost_references import lost_references
 from headwater.catalog.table.progress import WatchedExecutor
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.sort_key import SortKey, sort_key
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import CorruptData, Forbidden, Invalid, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.analyze import analyze_table
@@ -300,7 +303,9 @@ class TableUpkeep(TableLifecycle):
 
         Every schema, snapshot, tag and changelog is read, and all that they name: manifests with
         their sizes and counts, data files with their sizes, numbers of rows and indexes, deletion
-        vectors with their checksums, and the catalog's latest snapshot. Others may write meanwhile.
+        vectors with their checksums, and the catalog's snapshots. Tags and consumers that the
+        change feed tells of, and earlier snapshots and changelogs that were noted, are warned of if
+        they are gone. Others may write meanwhile.
 
         Args:
             deep: Read every value of every data file, too.
@@ -311,7 +316,26 @@ class TableUpkeep(TableLifecycle):
         kind = table_type(self._storage.schema.options)
         if not kind.has_snapshots:
             raise Unsupported(f"table {self.name} is of type {kind}: every file there is its data")
-        return check_table(self._storage, self._latest_of_branches, deep=deep)
+        found = check_table(self._storage, self._latest_of_branches, self._history, deep=deep)
+        if not self._info.is_external:
+            with suppress(Forbidden):
+                lost = lost_references(self._catalog.events, self._info.id, self._storage)
+                found.warnings += lost
+                found.feed_was_read = True
+        return found
+
+    def _history(self, branch: str) -> dict[int, Snapshot]:
+        """The snapshots of a branch as the catalog has them; none of an external table's."""
+        if self._info.is_external:
+            return {}
+        identifier = branch_of(self.identifier, branch)
+        try:
+            known = all_pages(
+                lambda token: self._catalog.snapshots.list(identifier, page_token=token)
+            )
+        except CorruptData:
+            return {}  # the latest one is gone, which is told of by itself
+        return {snapshot.id: snapshot for snapshot in known}
 
     def _latest_of_branches(self) -> dict[str, Snapshot]:
         """The latest snapshots as the catalog has them; none of an external table's."""

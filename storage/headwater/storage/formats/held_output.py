@@ -19,7 +19,7 @@ class HeldOutput(io.RawIOBase):
         summed: Sum up the bytes that are passed on.
 
     Attributes:
-        passed: How many were passed on.
+        passed: The number of bytes passed on.
         crc: Their CRC-32, if they are summed up.
     """
 
@@ -56,5 +56,5 @@ class HeldOutput(io.RawIOBase):
         self._held = []
 
     def held(self) -> bytes:
-        """What was kept."""
+        """The bytes that were kept."""
         return b"".join(self._held or ())

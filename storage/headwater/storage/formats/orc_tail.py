@@ -227,7 +227,7 @@ class OrcTail:
         return pa.PythonFile(_View(self._source, self.footer_at, tail), mode="r")
 
     def end_with(self, fields: Message) -> bytes:
-        """What follows the footer, with other values of some fields; as it is without any."""
+        """The bytes after the footer, with other values of some fields; as it is without any."""
         postscript = written({**self._postscript, **fields}) if fields else self._postscript_bytes
         return postscript + bytes([len(postscript)])
 

@@ -33,6 +33,7 @@ from headwater.storage.options import TableOptions
 from headwater.storage.snapshot.changelog import (
     changelog_file_ids,
     delete_changelog_file,
+    delete_changelog_hints,
     read_changelog_file,
     write_changelog_file,
     write_changelog_hints,
@@ -232,3 +233,5 @@ def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
         there = changelog_file_ids(files, layout)
         if there:
             write_changelog_hints(files, layout, earliest=there[0], latest=left)
+        else:
+            delete_changelog_hints(files, layout)

@@ -26,6 +26,7 @@ from headwater.storage.index.hash_index import read_hash_index
 from headwater.storage.index.index_file import IndexManifestEntry, index_file_path
 from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.listed_sizes import ListedSizes
+from headwater.storage.maintenance.lost_ends import lost_ends
 from headwater.storage.maintenance.orphans import find_orphan_files
 from headwater.storage.maintenance.reachable import branch_names, produces_changelog
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
@@ -58,7 +59,7 @@ class Damage:
     Attributes:
         needed_by: The schema, snapshot, tag or changelog that needs it, and its branch.
         problem: A sentence that names the file.
-        root: The URI of the file that leads to it.
+        root: The URI of the file that leads to it; empty where the catalog does.
     """
 
     needed_by: str
@@ -73,6 +74,8 @@ class TableCheck:
     Attributes:
         damages: The damages, at most `MOST_DAMAGES`.
         damage_count: The number of them.
+        warnings: Sentences about files that may have been lost, or deleted on purpose.
+        feed_was_read: True if tags and consumers were compared with the change feed.
         schemas, snapshots, tags, changelogs, manifests, data_files, index_files: How many were
             looked at; a manifest is a list of files or a list of manifests.
         rows: The rows in the data files, changelog files and retractions included.
@@ -84,6 +87,8 @@ class TableCheck:
 
     damages: list[Damage] = field(default_factory=list)
     damage_count: int = 0
+    warnings: list[str] = field(default_factory=list)
+    feed_was_read: bool = False
     schemas: int = 0
     snapshots: int = 0
     tags: int = 0
@@ -105,6 +110,7 @@ class TableCheck:
 def check_table(
     storage: TableStorage,
     latest: Callable[[], Mapping[str, Snapshot]],
+    history: Callable[[str], Mapping[int, Snapshot]],
     *,
     deep: bool = False,
     orphans_older_than_millis: int = 24 * 60 * 60 * 1000,
@@ -117,6 +123,8 @@ def check_table(
         storage: The table.
         latest: Gives the latest snapshots as the catalog has them, by their branches; none where
             the files alone decide.
+        history: Gives the snapshots of a branch as the catalog has them, by their ids; none where
+            the files alone decide.
         deep: Read all data, and not only what each file says of itself.
         orphans_older_than_millis: Younger files are not counted as orphans.
 
@@ -127,10 +135,10 @@ def check_table(
     found = TableCheck()
     for _ in range(_ATTEMPTS):
         with ThreadPoolExecutor(_AT_ONCE, "headwater-check") as pool:
-            check = _Check(storage, latest, deep, pool)
+            check = _Check(storage, latest, history, deep, pool)
             check.run()
         found = check.found
-        gone = [each for each in found.damages if not storage.files.exists(each.root)]
+        gone = [each for each in found.damages if each.root and not storage.files.exists(each.root)]
         if not gone:
             break
         # Whatever led there has expired since; others may need the same files.
@@ -158,6 +166,7 @@ class _Check:
         self,
         storage: TableStorage,
         latest: Callable[[], Mapping[str, Snapshot]],
+        history: Callable[[str], Mapping[int, Snapshot]],
         deep: bool,
         pool: ThreadPoolExecutor,
     ) -> None:
@@ -165,6 +174,8 @@ class _Check:
         self._storage = storage
         self._now = latest
         self._latest = latest()
+        self._history = history
+        self._known: Mapping[int, Snapshot] = {}
         self._deep = deep
         self._pool = pool
         self._sizes = ListedSizes(storage.files)
@@ -199,6 +210,7 @@ class _Check:
         if layout.branch != MAIN_BRANCH:
             suffix = f" of branch {layout.branch}"
         self._schemas(storage, suffix)
+        self._known = self._history(layout.branch)
         line: list[int] = []
         for number in snapshot_file_ids(files, layout):
             root = _Root(f"snapshot {number}{suffix}", layout.snapshot(number))
@@ -213,14 +225,15 @@ class _Check:
             self._try(root, partial(self._changelog, storage, root, number))
         # Expiry takes the oldest first.
         self._holes(kept, "changelog", suffix, layout.changelog)
+        self.found.warnings += lost_ends(files, layout)
 
     def _schemas(self, storage: TableStorage, suffix: str) -> None:
         layout = storage.layout
         statuses = storage.files.list(layout.schema_directory)
         names = [status.name.removeprefix("schema-") for status in statuses]
         ids = sorted(int(name) for name in names if name.isdecimal())
-        if not ids:
-            root = _Root(f"the table{suffix}", layout.location)
+        if not ids and (layout.branch == MAIN_BRANCH or layout.branch in self._now()):
+            root = _Root(f"the table{suffix}", "")
             self._damage(root, f"{layout.schema_directory} holds no schema")
         for number in ids:
             root = _Root(f"schema {number}{suffix}", layout.schema(number))
@@ -251,7 +264,7 @@ class _Check:
             return
         except CorruptData:
             return  # told of already
-        if json.loads(there.to_json()) != json.loads(latest.to_json()):
+        if not _is_same(there, latest):
             self._damage(root, f"{path} is not the catalog's; run 'headwater reconcile'")
         elif later and not self._knows(storage, later[-1]):
             path = layout.snapshot(later[0])
@@ -281,6 +294,16 @@ class _Check:
             return  # expired since the listing
         self.found.snapshots += 1
         line.append(number)
+        known = self._known.get(number)
+        if known is not None and not _is_same(snapshot, known):
+            # Another one may have come in its place since.
+            known = self._history(storage.layout.branch).get(number)
+            again = read_snapshot_file(storage.files, storage.layout, number)
+            if again is None:
+                return
+            if known is not None and not _is_same(again, known):
+                raise CorruptData(f"{root.path} is not as the catalog has it")
+            snapshot = again
         schema = storage.layout.schema(snapshot.schema_id)
         if self._sizes.size(schema) is None and not storage.files.exists(schema):
             self._damage(root, f"{schema} does not exist")
@@ -300,6 +323,12 @@ class _Check:
         if tag is None:
             return
         self.found.tags += 1
+        known, found = self._known.get(tag.snapshot.id), tag.snapshot.document
+        if known is not None and known.uuid == tag.snapshot.uuid:
+            # Not all engines write the same fields.
+            for key, value in known.document.items():
+                if found.get(key, value) != value:
+                    raise CorruptData(f"{root.path} has another '{key}' than snapshot {known.id}")
         self._lists(storage, root, tag.snapshot, with_changelog=False)
         self._entries(storage, root, live_entries(storage, tag.snapshot, anew=True))
         self._indexes(storage, root, tag.snapshot)
@@ -418,6 +447,10 @@ class _Check:
         else:
             return True
         return False
+
+
+def _is_same(one: Snapshot, other: Snapshot) -> bool:
+    return bool(json.loads(one.to_json()) == json.loads(other.to_json()))
 
 
 def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: bool) -> int:

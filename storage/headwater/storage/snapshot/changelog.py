@@ -18,6 +18,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 __all__ = [
     "changelog_file_ids",
     "delete_changelog_file",
+    "delete_changelog_hints",
     "read_changelog_file",
     "read_changelog_files",
     "write_changelog_file",
@@ -85,3 +86,9 @@ def write_changelog_hints(
         files.write(layout.latest_changelog_hint, str(latest).encode(), durable=False)
     if earliest is not None:
         files.write(layout.earliest_changelog_hint, str(earliest).encode(), durable=False)
+
+
+def delete_changelog_hints(files: FileAccess, layout: TableLayout) -> None:
+    """Delete the notes of a branch whose last changelog is gone (``ChangelogManager.java``)."""
+    files.delete(layout.earliest_changelog_hint)
+    files.delete(layout.latest_changelog_hint)

@@ -24,6 +24,7 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 __all__ = [
     "FileSnapshotPointer",
     "hinted_earliest",
+    "read_hint",
     "read_snapshot_file",
     "snapshot_file_ids",
     "write_earliest_hint",
@@ -71,7 +72,8 @@ def write_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int
     files.write(layout.earliest_hint, str(snapshot_id).encode())
 
 
-def _hint(files: FileAccess, path: str) -> int | None:
+def read_hint(files: FileAccess, path: str) -> int | None:
+    """The number that a hint gives; None when it is not there, or holds none."""
     try:
         text = files.read(path).decode(errors="replace").strip()
     except NotFound:
@@ -85,7 +87,7 @@ def hinted_earliest(files: FileAccess, layout: TableLayout) -> int | None:
     None when there is no hint, or when one is not right: the snapshot is gone, or the one before it
     is there, as an expiry that was killed leaves it.
     """
-    hinted = _hint(files, layout.earliest_hint)
+    hinted = read_hint(files, layout.earliest_hint)
     if hinted is None or files.exists(layout.snapshot(hinted - 1)):
         return None
     return hinted if files.exists(layout.snapshot(hinted)) else None
@@ -107,7 +109,7 @@ class FileSnapshotPointer:
 
     def latest(self) -> Snapshot | None:
         """The latest snapshot; None for a table without snapshots."""
-        hinted = _hint(self.files, self.layout.latest_hint)
+        hinted = read_hint(self.files, self.layout.latest_hint)
         if hinted is not None:
             found = read_snapshot_file(self.files, self.layout, hinted)
             if found is not None and not self.files.exists(self.layout.snapshot(hinted + 1)):

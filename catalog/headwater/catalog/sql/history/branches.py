@@ -301,6 +301,9 @@ class SqlBranches:
         details: dict[str, Detail] = {"branch": branch, "from": record.branch}
         if snapshot is not None:
             details["snapshot"] = snapshot.id
+        if fork is not None and fork.tag_path:
+            # The branch has the tag, too.
+            details["tag"] = fork.tag_path.removeprefix(record.layout.tag(""))
         self._recorded(connection, record, EventType.CREATE_BRANCH, details)
         return True
 

@@ -96,7 +96,7 @@ class SqlTags:
             if not is_written and not write_tag_file(self._files, record.layout, wanted_tag):
                 return False
             is_written = True
-            self._recorded(connection, record, EventType.CREATE_TAG, tag, snapshot.id)
+            self._recorded(connection, record, EventType.CREATE_TAG, wanted_tag)
             return True
 
         if not self._context.database.write(work):
@@ -148,16 +148,14 @@ class SqlTags:
         self._context.database.write(work)
 
     def _recorded(
-        self,
-        connection: Connection,
-        record: TableRecord,
-        type_: EventType,
-        tag: str,
-        snapshot_id: int | None = None,
+        self, connection: Connection, record: TableRecord, type_: EventType, tag: str | Tag
     ) -> None:
-        details: dict[str, Detail] = {"tag": tag, **of_branch(record.branch)}
-        if snapshot_id is not None:
-            details["snapshot"] = snapshot_id
+        name = tag if isinstance(tag, str) else tag.name
+        details: dict[str, Detail] = {"tag": name, **of_branch(record.branch)}
+        if isinstance(tag, Tag):
+            details["snapshot"] = tag.snapshot.id
+            if tag.retained_millis is not None:
+                details["retained"] = tag.retained_millis
         subject = Subject.table(record.identifier, record.id)
         record_event(connection, self._context, type_, subject, details)
 
