@@ -12,6 +12,7 @@ import pytest
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import AlreadyExists, Conflict, Invalid, NotFound, ResourceType
+from headwater.storage.scan.stream import StreamPosition
 from headwater.storage.snapshot.consumer import Consumer, write_consumer_file
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ def test_a_consumer_of_a_history_that_was_rolled_back_is_told(log: Table) -> Non
             billing.position()
         # The same id, and another snapshot.
         log.write({"n": [number]})
-    assert (billing.next_snapshot, early.position()) == (5, 4)
+    assert (billing.next_snapshot, early.position()) == (5, StreamPosition(4))
     billing.reset(5)
-    assert (billing.is_rolled_back, billing.position()) == (False, 5)
+    assert (billing.is_rolled_back, billing.position()) == (False, StreamPosition(5))
     # One that another engine moved says nothing of what it has consumed.
     write_consumer_file(log.storage.files, log.storage.layout, Consumer("billing", 4))
     log.rollback(snapshot_id=3)

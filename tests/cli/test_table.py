@@ -150,7 +150,7 @@ def test_consumers(look: Look) -> None:
     assert (row["consumer"], row["next snapshot"]) == ("billing", 2)
     assert (row["lag"], row["lag records"]) == (1, 1)
     assert isinstance(row["lag ms"], int)
-    assert row["rolled back"] is False
+    assert (row["rolled back"], row["full read"]) == (False, False)
 
 
 def test_a_consumer_of_a_snapshot_that_was_rolled_back_is_shown(

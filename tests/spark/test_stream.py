@@ -25,9 +25,10 @@ from headwater.spark import SparkLake
 from headwater.spark.connection import Connection
 from headwater.spark.data_source import source_class
 from headwater.spark.stream.read import StreamReader
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import Json
 
 pytestmark = pytest.mark.spark
 
@@ -35,6 +36,7 @@ SOURCE, TARGET = "db.source", "db.target"
 FOLLOWER = Path(__file__).with_name("follower.py")
 
 Follow = Callable[..., StreamingQuery]
+Offset = dict[str, Json]
 
 
 @pytest.fixture
@@ -650,6 +652,70 @@ def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, fold
         table.consumer("copy").reset(1)
     with pytest.raises(Invalid, match="must be one of fail, earliest, latest-full"):
         data_source(folder, SOURCE, **{"headwater.expired-start": "late"}).schema()
+
+
+def _ids(reader: StreamReader, start: Offset, end: Offset) -> list[int]:
+    found = [
+        batch["id"].to_pylist()
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+    ]
+    return sorted(number for ids in found for number in ids)
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_consumer_holds_the_full_read_that_it_begins_with(lake: SparkLake, folder: Path) -> None:
+    for start in (0, 5, 10):
+        write(lake, start, start + 5)
+    table = lake.catalog.table(SOURCE)
+    options = {"consumer-id": "copy", "read.stream.maxFilesPerTrigger": "1"}
+    killed = _reader(folder, **options)
+    begin = killed.initialOffset()
+    part = killed.latestOffset(begin, killed.getDefaultReadLimit())
+    write(lake, 15, 20)
+    table.compact(full=True)
+    expired = table.expire_snapshots(retain_min=1, retain_max=1)
+    assert (expired.earliest, expired.held_back_by) == (3, "copy")
+    assert len(_ids(killed, begin, part)) == 5
+    end = killed.latestOffset(part, ReadAllAvailable())
+    (info,) = table.consumers()
+    assert (info.next_snapshot, info.full_read) == (3, True)
+    killed.stop()
+
+    # Nobody knows whether all rows were written: the next one begins anew, and with the same rows.
+    reader = _reader(folder, **options)
+    assert reader.initialOffset() == begin
+    assert _ids(reader, begin, end) == list(range(15))
+    reader.commit(end)
+    (info,) = table.consumers()
+    assert (info.next_snapshot, info.full_read) == (4, False)
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    last = reader.latestOffset(end, ReadAllAvailable())
+    assert _ids(reader, end, last) == list(range(15, 20))
+    reader.stop()
+
+
+@pytest.mark.usefixtures("appended")
+def test_a_batch_whose_snapshots_expire_while_it_is_read_is_called_expired(
+    lake: SparkLake, folder: Path
+) -> None:
+    for start in (0, 5):
+        write(lake, start, start + 5)
+    table = lake.catalog.table(SOURCE)
+    reader = _reader(folder)
+    begin = reader.initialOffset()
+    (partition,) = reader.partitions(begin, reader.latestOffset(begin, ReadAllAvailable()))
+    table.compact(full=True)
+    kept = {path: path.read_bytes() for path in folder.rglob("data-*")}
+    for path in kept:
+        path.unlink()
+    with pytest.raises(CorruptData, match="is missing"):
+        list(reader.read(partition))
+    for path, content in kept.items():
+        path.write_bytes(content)
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    with pytest.raises(NotFound, match="snapshot 2 has expired"):
+        list(reader.read(partition))
 
 
 @pytest.mark.parametrize("bucket", ["2", "-1"], ids=["rescaled", "dynamic"])

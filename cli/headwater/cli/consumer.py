@@ -33,7 +33,7 @@ def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> Non
 
     The lag is in snapshots, in rows of them yet to be read, and in milliseconds since the oldest
     of them was committed. A consumer is rolled back if a snapshot that it has consumed is gone by
-    a rollback: reset it.
+    a rollback: reset it. In its full read, its reader has yet to read all rows that it begins with.
     """
     rows = [
         (
@@ -43,12 +43,22 @@ def list_consumers(lake: Lake, table: TableName, as_json: AsJson = False) -> Non
             None if consumer.lag is None else consumer.lag.records,
             None if consumer.lag is None else consumer.lag.millis,
             consumer.is_rolled_back,
+            consumer.full_read,
             time_text(consumer.updated_at),
         )
         for consumer in lake.table(str(table)).consumers()
     ]
     print_rows(
-        ["consumer", "next snapshot", "lag", "lag records", "lag ms", "rolled back", "moved at"],
+        [
+            "consumer",
+            "next snapshot",
+            "lag",
+            "lag records",
+            "lag ms",
+            "rolled back",
+            "full read",
+            "moved at",
+        ],
         rows,
         as_json=as_json,
     )

@@ -54,12 +54,17 @@ class RestConsumers:
         consumer_id: str,
         next_snapshot: int | None,
         *,
+        full_read: bool = False,
         owner: str | None = None,
         force: bool = False,
     ) -> None:
         """Move a consumer (creating it if need be); None deletes it."""
         body = ResetConsumerRequest(
-            consumer_id=consumer_id, next_snapshot_id=next_snapshot, owner=owner, force=force
+            consumer_id=consumer_id,
+            next_snapshot_id=next_snapshot,
+            full_read=full_read,
+            owner=owner,
+            force=force,
         )
         self._requests.post(Empty, body, *table_path(identifier), "consumers", "reset")
 

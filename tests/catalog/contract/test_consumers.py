@@ -127,6 +127,34 @@ def test_lag_follows_a_rollback(
     assert _behind(catalog, table, 2) == (2, 15)
 
 
+def test_a_full_read_is_a_position_of_its_own(
+    catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    _commit(catalog, table, *(snapshot(number, deltaRecordCount=10) for number in (1, 2, 3)))
+
+    def told(consumer_id: str) -> tuple[int, bool, bool]:
+        found = {item.consumer_id: item for item in catalog.consumers.list(table).items}
+        item = found[consumer_id]
+        return item.next_snapshot, item.full_read, item.is_rolled_back
+
+    catalog.consumers.reset(table, "full", 3, full_read=True)
+    catalog.consumers.reset(table, "changes", 3)
+    assert told("full") == (3, True, False)
+    assert told("changes") == (3, False, False)
+    # How many rows a full read gives is known when they are merged.
+    assert (_lag(catalog, table, "full").snapshots, _lag(catalog, table, "full").records) == (
+        1,
+        None,
+    )
+    catalog.snapshots.rollback_to_snapshot(table, 2)
+    _commit(catalog, table, snapshot(3, deltaRecordCount=5))
+    # It was to read all rows of a snapshot that went; the other only what came before.
+    assert told("full") == (3, True, True)
+    assert told("changes") == (3, False, False)
+    catalog.consumers.reset(table, "full", 4)
+    assert told("full") == (4, False, False)
+
+
 def test_lag_of_a_consumer_whose_snapshots_expired(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:

@@ -232,7 +232,7 @@ def test_a_consumer_holds_changelogs_back(table: StoredTable) -> None:
     result = expire(only)
     assert (result.earliest, result.held_back_by) == (10, "slow")
     assert changelog_ids(table) == list(range(4, 10))
-    assert from_consumer(table.storage, latest(table), 4) == StreamPosition(4)
+    assert from_consumer(table.storage, latest(table), StreamPosition(4)) == StreamPosition(4)
     assert {number: changes(table, number) for number in range(4, 12)} == before
     consumer(table, "slow", 12)
     assert expire(only).expired_changelogs == (4, 5, 6, 7, 8)

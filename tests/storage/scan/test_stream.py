@@ -147,7 +147,7 @@ def test_all_rows_then_changes(keyed: _Table) -> None:
     _write(keyed, [(4, 4)])
     found, position = _follow(keyed, position)
     assert found == [[("+I", 3, 3), ("-D", 2, 2)], [("+I", 4, 4)]]
-    assert position.next_snapshot == 5
+    assert position.snapshot_id == 5
 
 
 def test_compactions_overwrites_and_empty_commits_are_passed_over(keyed: _Table) -> None:
@@ -220,7 +220,7 @@ def test_starting_points(keyed: _Table) -> None:
     assert from_snapshot(storage, newest, 2) == StreamPosition(2)
     assert from_snapshot(storage, newest, 2, full=True) == StreamPosition(2, changes=False)
     assert from_snapshot(storage, newest, 5) == StreamPosition(5)
-    assert from_consumer(storage, newest, 3) == StreamPosition(3)
+    assert from_consumer(storage, newest, StreamPosition(3)) == StreamPosition(3)
     for before, time, expected in ((0, -1, 1), (1, -1, 2), (1, 0, 2), (1, 1, 3), (3, 0, 4)):
         start = from_timestamp(storage, newest, snapshots[before].time_millis + time)
         assert start == StreamPosition(expected)
@@ -236,7 +236,7 @@ def test_an_expired_snapshot_is_told_apart_from_one_to_come(keyed: _Table) -> No
         storage.files.delete(storage.layout.snapshot(gone))
     for attempt in (
         lambda: next_plan(storage, StreamPosition(2), newest),
-        lambda: from_consumer(storage, newest, 1),
+        lambda: from_consumer(storage, newest, StreamPosition(1)),
         lambda: from_snapshot(storage, newest, 2),
     ):
         with pytest.raises(NotFound, match=r"has expired.*earliest snapshot is 3") as caught:
@@ -246,7 +246,7 @@ def test_an_expired_snapshot_is_told_apart_from_one_to_come(keyed: _Table) -> No
     for beyond in (6, 60):
         for attempt in (
             lambda n=beyond: next_plan(storage, StreamPosition(n), newest),
-            lambda n=beyond: from_consumer(storage, newest, n),
+            lambda n=beyond: from_consumer(storage, newest, StreamPosition(n)),
         ):
             with pytest.raises(Invalid, match=f"snapshot {beyond} is wanted, but the latest is 4"):
                 attempt()

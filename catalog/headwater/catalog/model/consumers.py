@@ -40,6 +40,8 @@ class ConsumerInfo:
         lag: Its distance from the latest snapshot; None from a catalog that does not tell.
         is_rolled_back: True if the last snapshot that it consumed is no longer part of the table's
             history.
+        full_read: True if its reader still reads all rows of the next snapshot, with which it
+            began, and not yet changes.
     """
 
     consumer_id: str
@@ -47,6 +49,7 @@ class ConsumerInfo:
     updated_at: int | None = None
     lag: ConsumerLag | None = None
     is_rolled_back: bool = False
+    full_read: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Consumers(Protocol):
         consumer_id: str,
         next_snapshot: int | None,
         *,
+        full_read: bool = False,
         owner: str | None = None,
         force: bool = False,
     ) -> None:
@@ -92,6 +96,7 @@ class Consumers(Protocol):
             identifier: The table.
             consumer_id: The consumer.
             next_snapshot: The first snapshot not yet consumed.
+            full_read: All rows of that snapshot are to be consumed, not its changes.
             owner: The reader that moves it by its lease.
             force: Take the lease away from the reader that has it, which then fails.
 

@@ -11,6 +11,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.consumer_hold import LEASE, ConsumerHold
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.runtime import Runtime
+from headwater.storage.scan.stream import StreamPosition
 from headwater.storage.table_storage import SnapshotPointer
 
 __all__ = ["Consumer"]
@@ -56,20 +57,35 @@ class Consumer:
         info = self._info()
         return info is not None and info.is_rolled_back
 
-    def position(self) -> int | None:
-        """The first snapshot not yet consumed, for a reader that goes on from there.
+    def position(self) -> StreamPosition | None:
+        """The position of a reader that goes on from there; None when none is saved.
 
         Raises:
             Invalid: The table was rolled back, or replaced by a branch, to before it.
         """
         info = self._info()
-        if info is not None and info.is_rolled_back:
-            raise Invalid(
-                f"table {self._identifier}: consumer '{self.consumer_id}' has consumed snapshot "
-                f"{info.next_snapshot - 1}, which is no longer part of the table's history: the "
-                "table was rolled back, or replaced by a branch. Reset the consumer to go on"
+        if info is None:
+            return None
+        if info.is_rolled_back:
+            consumed = (
+                f"reads all rows of snapshot {info.next_snapshot}"
+                if info.full_read
+                else f"has consumed snapshot {info.next_snapshot - 1}"
             )
-        return None if info is None else info.next_snapshot
+            raise Invalid(
+                f"table {self._identifier}: consumer '{self.consumer_id}' {consumed}, which is no "
+                "longer part of the table's history: the table was rolled back, or replaced by a "
+                "branch. Reset the consumer to go on"
+            )
+        return StreamPosition(info.next_snapshot, changes=not info.full_read)
+
+    @property
+    def saved(self) -> StreamPosition | None:
+        """As `position`, whether or not a reader can go on from there."""
+        info = self._info()
+        return (
+            None if info is None else StreamPosition(info.next_snapshot, changes=not info.full_read)
+        )
 
     def _info(self) -> ConsumerInfo | None:
         found = all_pages(lambda token: self._consumers.list(self._identifier, page_token=token))

@@ -131,14 +131,24 @@ class ConsumerHold:
         if self._lost is not None:
             raise Conflict(self._lost)
 
-    def advance(self, next_snapshot: int) -> None:
+    def advance(self, next_snapshot: int, *, full_read: bool = False) -> None:
         """Move the consumer, once everything before a snapshot has been consumed for good.
+
+        Args:
+            next_snapshot: The first snapshot to be consumed.
+            full_read: All of its rows are, not its changes: the reader begins with them.
 
         Raises:
             Conflict: Another reader has taken it over; it was not moved.
         """
         self.check()
-        self._consumers.reset(self._identifier, self._consumer_id, next_snapshot, owner=self.owner)
+        self._consumers.reset(
+            self._identifier,
+            self._consumer_id,
+            next_snapshot,
+            full_read=full_read,
+            owner=self.owner,
+        )
 
     def release(self) -> None:
         """Let others take the consumer at once; nothing happens when it is another's already."""

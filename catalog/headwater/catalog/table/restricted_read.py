@@ -17,7 +17,7 @@ from headwater.catalog.model.principal import acting_as
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.shown_changes import WholeUpdates, check_exact, parts_updates
-from headwater.catalog.table.stream_read import BY_CREATION, Positions, stream_changes
+from headwater.catalog.table.stream_read import Positions, stream_changes
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import (
     Conflict,
@@ -31,7 +31,12 @@ from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.scan.start import INCREMENTAL_OPTIONS, START_OPTIONS, ReadStart
+from headwater.storage.scan.start import (
+    BY_CREATION,
+    INCREMENTAL_OPTIONS,
+    START_OPTIONS,
+    ReadStart,
+)
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS

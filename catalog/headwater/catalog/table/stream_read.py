@@ -7,7 +7,7 @@ from headwater.catalog.table.scan import Changes
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.options.choices import ChangelogProducer
-from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode
+from headwater.storage.scan.start import BY_CREATION, IncrementalMode, ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,
@@ -20,11 +20,9 @@ from headwater.storage.scan.stream_batches import end_before_schema_change, plan
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["BY_CREATION", "Positions", "stream_changes"]
+__all__ = ["Positions", "stream_changes"]
 
 Positions = tuple[StreamPosition, StreamPosition]
-BY_CREATION = (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP)
-"""The starts that choose files by the time at which they were made."""
 
 
 def stream_changes(

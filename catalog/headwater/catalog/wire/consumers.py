@@ -29,6 +29,8 @@ class ConsumerModel(WireModel):
         lag_millis: The time since the oldest of them was committed; null if unknown.
         rolled_back: True if the last snapshot that it consumed is no longer part of the table's
             history: reset it to go on.
+        full_read: True if its reader still reads all rows of the next snapshot, with which it
+            began, and not yet changes.
     """
 
     model_config = example(
@@ -46,6 +48,7 @@ class ConsumerModel(WireModel):
     lag_records: int | None = None
     lag_millis: int | None = None
     rolled_back: bool = False
+    full_read: bool = False
 
     @staticmethod
     def of(info: ConsumerInfo) -> ConsumerModel:
@@ -58,6 +61,7 @@ class ConsumerModel(WireModel):
             lag_records=None if info.lag is None else info.lag.records,
             lag_millis=None if info.lag is None else info.lag.millis,
             rolled_back=info.is_rolled_back,
+            full_read=info.full_read,
         )
 
     def info(self) -> ConsumerInfo:
@@ -66,7 +70,12 @@ class ConsumerModel(WireModel):
         if self.lag_snapshots is not None:
             lag = ConsumerLag(self.lag_snapshots, self.lag_records, self.lag_millis)
         return ConsumerInfo(
-            self.consumer_id, self.next_snapshot, self.updated_at, lag, self.rolled_back
+            self.consumer_id,
+            self.next_snapshot,
+            self.updated_at,
+            lag,
+            self.rolled_back,
+            self.full_read,
         )
 
 
@@ -84,6 +93,7 @@ class ListConsumersResponse(Listed[ConsumerModel]):
                     "lagRecords": 240,
                     "lagMillis": 61000,
                     "rolledBack": False,
+                    "fullRead": False,
                 },
             ],
             "nextPageToken": None,
@@ -101,6 +111,7 @@ class ResetConsumerRequest(WireModel):
     consumer_id: str
     next_snapshot_id: int | None = None
     # Other servers do not know these, and are not told of them unless they count.
+    full_read: bool = Field(default=False, exclude_if=lambda full_read: not full_read)
     owner: str | None = Field(default=None, exclude_if=lambda owner: owner is None)
     force: bool = Field(default=False, exclude_if=lambda force: not force)
 

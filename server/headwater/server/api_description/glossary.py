@@ -68,6 +68,7 @@ FIELDS: Mapping[str, str] = {
     "nextSnapshotId": "The snapshot that the consumer reads next; null deletes the consumer.",
     "expiresAt": f"When another reader may take the lease, {_MILLIS}.",
     "leaseMillis": "How long the lease lasts from now on, milliseconds; null gives it back.",
+    "fullRead": "True to read all rows of that snapshot first, and not its changes.",
     "renew": "True to have a lease last longer that the owner has, and not to take it anew.",
     "force": "True to take the consumer's lease away from the reader that has it.",
     # Partitions

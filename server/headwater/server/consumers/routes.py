@@ -42,11 +42,19 @@ def list_consumers(catalog: CatalogOf, name: TableName, page: PageOf) -> ListCon
 def reset_consumer(catalog: CatalogOf, name: TableName, body: ResetConsumerRequest) -> Empty:
     """Creates the consumer if it does not exist; without `nextSnapshotId`, deletes it.
 
+    With `fullRead` a query that goes on from there reads all rows of the snapshot first, and not
+    its changes.
+
     A consumer that a reader has leased is moved by that reader alone, which gives its name as
     `owner`; `force` takes the lease away from it.
     """
     catalog.consumers.reset(
-        name, body.consumer_id, body.next_snapshot_id, owner=body.owner, force=body.force
+        name,
+        body.consumer_id,
+        body.next_snapshot_id,
+        full_read=body.full_read,
+        owner=body.owner,
+        force=body.force,
     )
     return Empty()
 

@@ -4,9 +4,10 @@ An offset is a `StreamPosition`: the snapshot that the query wants next. A batch
 that a new query may start with, or the changes of all snapshots up to the latest.
 
 With a consumer id the position is saved in the catalog, where it outlives the checkpoint and holds
-back snapshot expiry. It moves only when Spark says that a batch is done: Spark tells a source so
-by `commit`, but for a batch that no other follows only by asking for offsets after it. The query
-holds the consumer from its first question to its end, so that no other query moves it.
+back snapshot expiry, from the full read on. It moves only when Spark says that a batch is done:
+Spark tells a source so by `commit`, but for a batch that no other follows only by asking for
+offsets after it. The query holds the consumer from its first question to its end, so that no other
+query moves it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,7 @@ from headwater.storage.scan.stream_batches import (
     BatchLimits,
     StreamBatches,
     end_before_schema_change,
+    reading_from,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.system_tables.changes import ROW_KIND
@@ -123,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._polled: float | None = None
         self._hold: ConsumerHold | None = None
         # The consumer's position as this query knows it.
-        self._saved: int | None = None
+        self._saved: StreamPosition | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks read files; they have no business with the catalog.
@@ -157,6 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_limited = (options.limits or options.least) and not isinstance(limit, ReadAllAvailable)
         if not position.changes:
             # The full read makes batches of its own, whose splits need no order.
+            self._done(position)
             end, newest = position.following, None
         else:
             end, newest = self._end(position)
@@ -221,11 +225,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if rows.row_kinds and rows.storage.schema.crosses_partitions:
             changes = [[split for split in plan.splits if split.streaming] for plan in plans]
             free = [[split] for plan in plans for split in plan.splits if not split.streaming]
-            moves: list[InputPartition] = [MovesPartition(changes)] if any(changes) else []
+            moves: list[InputPartition] = [MovesPartition(changes, first)] if any(changes) else []
         else:
             free, moves = _in_order(plans, bool(self._rows.storage.schema.primary_keys)), []
         packed = pack_splits(free, options, self._parallelism) if free else []
-        return [*moves, *(SplitsPartition(each) for each in packed)]
+        return [*moves, *(BatchPartition(each, first) for each in packed)]
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Take note that a batch is done."""
@@ -266,12 +270,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         saved = None if self._options.stream.ignores_progress else self._consumer().position()
         if saved is not None:
             return self._there(newest, lambda: self._resumed(newest, saved))
-        position = self._there(newest, lambda: self._asked(newest))
-        if position.changes:
-            # From now on expiry waits for this reader. A full read is not yet a position that one
-            # could go on from.
+        while True:
+            position = self._there(newest, partial(self._asked, newest))
+            # From now on expiry waits for this reader.
             self._move(position)
-        return position
+            newest = self._catalog_table().pointer.latest()
+            try:
+                self._resumed(newest, position)
+            except NotFound as error:
+                # The snapshot expired before the consumer could hold it.
+                if error.resource_type is not ResourceType.SNAPSHOT:
+                    raise
+            else:
+                return position
 
     def _there(
         self, newest: Snapshot | None, start: Callable[[], StreamPosition]
@@ -290,9 +301,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 case ExpiredStart.LATEST_FULL:
                     return latest_full(newest) or after(newest)
 
-    def _resumed(self, newest: Snapshot | None, next_snapshot: int) -> StreamPosition:
+    def _resumed(self, newest: Snapshot | None, saved: StreamPosition) -> StreamPosition:
         """The position at which a consumer left off."""
-        return from_consumer(self._rows.storage, newest, next_snapshot)
+        return from_consumer(self._rows.storage, newest, saved, self._start_option())
 
     def _earliest(self, newest: Snapshot | None) -> StreamPosition:
         """The position of the earliest changes there are."""
@@ -300,23 +311,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _asked(self, newest: Snapshot | None) -> StreamPosition:
         """The position at which the options start a new query."""
+        return starting_position(self._rows.storage, newest, self._start_option())
+
+    def _start_option(self) -> ReadStart:
         asked = self._catalog_table().with_options(self._options.start)
-        start = ReadStart.of(asked.schema.options)
-        return starting_position(self._rows.storage, newest, start)
+        return ReadStart.of(asked.schema.options)
 
     def _done(self, position: StreamPosition) -> None:
         """Save the position, before which everything is done for good."""
-        if self._hold is None or not position.changes:
+        if self._hold is None:
             return
         if self._saved is None and not self._options.stream.ignores_progress:
-            self._saved = self._consumer().next_snapshot
-        if self._saved is None or self._saved < position.next_snapshot:
+            self._saved = self._consumer().saved
+        if self._saved is None or self._saved < position.whole:
             self._move(position)
 
     def _move(self, position: StreamPosition) -> None:
         if self._hold is not None:
-            self._hold.advance(position.next_snapshot)
-            self._saved = position.next_snapshot
+            self._hold.advance(position.snapshot_id, full_read=not position.changes)
+            self._saved = position.whole
 
     # The consumer -----------------------------------------------------------------------------
 
@@ -348,9 +361,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's splits."""
-        if not isinstance(partition, SplitsPartition):
+        if not isinstance(partition, BatchPartition):
             return
         arrow = spark_arrow_schema(self._schema)
+        with reading_from(self._rows.storage, partition.start):
+            for batch in self._batches_of(partition):
+                yield conform(batch, arrow)
+
+    def _batches_of(self, partition: BatchPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, MovesPartition):
             for splits in partition.snapshots:
                 for retracts in (True, False):
@@ -361,14 +379,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                                 is_wanted = pc.invert(is_wanted)
                             chosen = batch.filter(is_wanted)
                             if chosen.num_rows:
-                                yield conform(chosen, arrow)
+                                yield chosen
             return
         for split in partition.splits:
-            for batch in self._rows.read_split(split):
-                yield conform(batch, arrow)
+            yield from self._rows.read_split(split)
 
 
-class MovesPartition(SplitsPartition):
+class BatchPartition(SplitsPartition):
+    """Splits of a stream's batch.
+
+    Args:
+        splits: The splits.
+        start: The beginning of the batch.
+    """
+
+    def __init__(self, splits: Sequence[Split], start: StreamPosition) -> None:
+        super().__init__(splits)
+        self.start = start
+
+
+class MovesPartition(BatchPartition):
     """The changes of keys that move between partitions, all of a batch.
 
     A key that moves is deleted in one bucket and added in another: what a snapshot retracts comes
@@ -376,10 +406,11 @@ class MovesPartition(SplitsPartition):
 
     Args:
         snapshots: The splits of each snapshot, in order.
+        start: The beginning of the batch.
     """
 
-    def __init__(self, snapshots: Sequence[Sequence[Split]]) -> None:
-        super().__init__([split for splits in snapshots for split in splits])
+    def __init__(self, snapshots: Sequence[Sequence[Split]], start: StreamPosition) -> None:
+        super().__init__([split for splits in snapshots for split in splits], start)
         self.snapshots = tuple(tuple(splits) for splits in snapshots)
 
 

@@ -126,8 +126,8 @@ class ServedStreamReader(StreamReader):
         shown: Rows = rows.audit_log() if self._logs else rows
         return [_ServedPartition(shown, part) for part in rows.parts(parts)]
 
-    def _resumed(self, newest: Snapshot | None, next_snapshot: int) -> StreamPosition:
-        return self._starting(self._source().following(StreamPosition(next_snapshot), None))
+    def _resumed(self, newest: Snapshot | None, saved: StreamPosition) -> StreamPosition:
+        return self._starting(self._source().following(saved, None))
 
     def _earliest(self, newest: Snapshot | None) -> StreamPosition:
         return self._starting(self._source().first(earliest=True))

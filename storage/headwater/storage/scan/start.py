@@ -19,6 +19,7 @@ from headwater.storage.types.local_time import Zone, moments
 from headwater.storage.types.values import parse_moment
 
 __all__ = [
+    "BY_CREATION",
     "INCREMENTAL_OPTIONS",
     "START_OPTIONS",
     "IncrementalMode",
@@ -54,6 +55,8 @@ class IncrementalMode(StrEnum):
     DIFF = "diff"
 
 
+BY_CREATION = (StartMode.FROM_FILE_CREATION_TIME, StartMode.FROM_CREATION_TIMESTAMP)
+"""The starts that choose files by the time at which they were made."""
 _MODE = "scan.mode"
 _ALIASES: Mapping[str, str] = {
     "log.scan": _MODE,

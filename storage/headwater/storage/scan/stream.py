@@ -20,7 +20,7 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
 from headwater.storage.scan.split import ScanPlan
-from headwater.storage.scan.start import ReadStart, StartMode
+from headwater.storage.scan.start import BY_CREATION, ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.history import is_in_history
@@ -35,6 +35,7 @@ __all__ = [
     "changes_of",
     "check_history",
     "earliest_changes",
+    "expired",
     "find_changes",
     "from_consumer",
     "from_snapshot",
@@ -71,9 +72,9 @@ class StreamPosition:
     digest: str | None = field(default=None, compare=False)
 
     @property
-    def next_snapshot(self) -> int:
-        """The next snapshot of a consumer at this position."""
-        return self.snapshot_id
+    def whole(self) -> StreamPosition:
+        """The position of a consumer, which waits for the last part of a snapshot."""
+        return StreamPosition(self.snapshot_id, self.changes)
 
     @property
     def following(self) -> StreamPosition:
@@ -152,17 +153,31 @@ def from_snapshot(
 
 
 def from_consumer(
-    storage: TableStorage, newest: Snapshot | None, next_snapshot: int
+    storage: TableStorage,
+    newest: Snapshot | None,
+    saved: StreamPosition,
+    start: ReadStart | None = None,
 ) -> StreamPosition:
     """The position at which a consumer left off.
+
+    Args:
+        storage: The table.
+        newest: Its latest snapshot.
+        saved: The position that the consumer has saved.
+        start: The start of the stream. It chooses the files of a full read that is not yet done.
 
     Raises:
         NotFound: That snapshot has expired: changes would be missed. Paimon goes on with the
             earliest snapshot there is; Headwater leaves that decision to whoever can resolve it.
         Invalid: The table has been rolled back or made anew since.
     """
-    _check_reach(storage, newest, next_snapshot)
-    return StreamPosition(next_snapshot)
+    _check_reach(storage, newest, saved.snapshot_id, changes=saved.changes)
+    if saved.changes:
+        return saved
+    snapshot = _find(storage, newest, saved.snapshot_id, changes=False)
+    known = None if snapshot is None else snapshot.identity
+    since = start.integer() if start is not None and start.mode in BY_CREATION else None
+    return replace(saved, created_since=since, known=known)
 
 
 def from_timestamp(
@@ -413,7 +428,7 @@ def _plan(
         # Expiry deletes a snapshot's manifests after its file.
         if storage.files.exists(storage.layout.snapshot(snapshot.id)):
             raise
-        raise _expired(storage, snapshot.id, None) from error
+        raise expired(storage, snapshot.id) from error
 
 
 def _keeps_changelog(storage: TableStorage) -> bool:
@@ -437,7 +452,7 @@ def _find(
         ids = snapshot_file_ids(storage.files, storage.layout)
         earliest = min((number for number in ids if number < newest.id), default=newest.id)
         if earliest > snapshot_id:
-            raise _expired(storage, snapshot_id, earliest) from None
+            raise expired(storage, snapshot_id, earliest) from None
         return None
 
 
@@ -457,7 +472,8 @@ def _check_reach(
         _find(storage, newest, snapshot_id, changes=changes)
 
 
-def _expired(storage: TableStorage, snapshot_id: int, earliest: int | None) -> NotFound:
+def expired(storage: TableStorage, snapshot_id: int, earliest: int | None = None) -> NotFound:
+    """The error of a stream whose snapshot is gone."""
     there = "" if earliest is None else f" The earliest snapshot is {earliest}."
     return NotFound(
         f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "

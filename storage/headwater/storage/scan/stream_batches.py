@@ -8,23 +8,32 @@ many parts have been read, and which, so that another division is noticed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.stream import (
     StreamPosition,
+    changes_of,
     check_history,
+    expired,
     find_changes,
     next_plan_unchecked,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["BatchLimits", "StreamBatches", "end_before_schema_change", "plans_before"]
+__all__ = [
+    "BatchLimits",
+    "StreamBatches",
+    "end_before_schema_change",
+    "plans_before",
+    "reading_from",
+]
 
 
 @dataclass(frozen=True)
@@ -257,6 +266,28 @@ def end_before_schema_change(
                 )
             return before
     return end
+
+
+@contextmanager
+def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[None]:
+    """Call a batch expired whose files cannot be read because expiry has taken its snapshots.
+
+    Args:
+        storage: The table.
+        position: The beginning of the batch: expiry takes the oldest snapshots first.
+
+    Raises:
+        NotFound: Its first snapshot has expired.
+    """
+    try:
+        yield
+    except CorruptData as error:
+        find = changes_of if position.changes else TableStorage.snapshot
+        try:
+            find(storage, position.snapshot_id)
+        except NotFound:
+            raise expired(storage, position.snapshot_id) from error
+        raise
 
 
 def _is_beyond(plan: ScanPlan, at: StreamPosition, end: StreamPosition) -> bool:

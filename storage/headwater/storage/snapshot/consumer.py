@@ -1,8 +1,9 @@
 """Consumers: saved positions in a table's history, each a file ``consumer/consumer-<id>``.
 
 The file is ``{"nextSnapshot": n}``: the first snapshot that the consumer has not consumed.
-Headwater adds ``lastSnapshotUuid``, by which it is noticed that the one before was rolled back;
-other engines pass over it, and leave it out when they move the consumer.
+Headwater adds ``lastSnapshotUuid``, by which it is noticed that the one before was rolled back, and
+``fullRead`` while a reader still reads all rows of that snapshot, with which it began. Other
+engines pass over both, and leave them out when they move the consumer.
 Source: ``Consumer.java``, ``ConsumerManager.java``.
 """
 
@@ -40,19 +41,29 @@ class Consumer:
         consumer_id: The name readers use.
         next_snapshot: The first snapshot not yet consumed.
         updated_at: The last change of its file, milliseconds since the epoch; None if unknown.
-        last_uuid: The uuid of the last snapshot that was consumed; None if unknown.
+        last_uuid: The uuid of the last snapshot that was consumed, or is read in full; None if
+            unknown.
+        full_read: True if all rows of the next snapshot are wanted, not its changes.
     """
 
     consumer_id: str
     next_snapshot: int
     updated_at: int | None = None
     last_uuid: str | None = None
+    full_read: bool = False
+
+    @property
+    def last_snapshot(self) -> int:
+        """The snapshot whose uuid is `last_uuid`."""
+        return self.next_snapshot if self.full_read else self.next_snapshot - 1
 
     def to_json(self) -> str:
         """The text of the consumer file."""
         document: dict[str, Json] = {"nextSnapshot": self.next_snapshot}
         if self.last_uuid is not None:
             document["lastSnapshotUuid"] = self.last_uuid
+        if self.full_read:
+            document["fullRead"] = True
         return json.dumps(document, indent=2)
 
     @staticmethod
@@ -71,7 +82,9 @@ class Consumer:
         if not isinstance(following, int) or isinstance(following, bool):
             raise CorruptData(f"{where} lacks an integer 'nextSnapshot'")
         last = document.get("lastSnapshotUuid")
-        return Consumer(consumer_id, following, updated_at, last if isinstance(last, str) else None)
+        uuid = last if isinstance(last, str) else None
+        full_read = document.get("fullRead") is True
+        return Consumer(consumer_id, following, updated_at, uuid, full_read)
 
 
 def check_consumer_id(consumer_id: str) -> None:

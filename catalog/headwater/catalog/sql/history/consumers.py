@@ -96,8 +96,9 @@ class SqlConsumers:
                 item.consumer_id,
                 item.next_snapshot,
                 item.updated_at,
-                self._lag(record, options, item.next_snapshot, rows),
+                self._lag(record, options, item, rows),
                 _is_rolled_back(record, item, rows),
+                item.full_read,
             )
             for item in found
         ]
@@ -109,19 +110,25 @@ class SqlConsumers:
         consumer_id: str,
         next_snapshot: int | None,
         *,
+        full_read: bool = False,
         owner: str | None = None,
         force: bool = False,
     ) -> None:
         """Move a consumer, creating it if need be; None deletes it."""
         if next_snapshot is not None:
             check_consumer_id(consumer_id)
+        wanted = (
+            None
+            if next_snapshot is None
+            else Consumer(consumer_id, next_snapshot, full_read=full_read)
+        )
         record = settled_table(self._context, self._outbox, identifier)
         if owner is None:
             with self._context.database.read() as connection:
                 is_leased = find_lease(connection, record, consumer_id) is not None
             if not is_leased:
                 self._context.database.write(
-                    lambda connection: self._reset(connection, record, consumer_id, next_snapshot)
+                    lambda connection: self._reset(connection, record, consumer_id, wanted)
                 )
                 return
         now = self._context.database.certain_now_millis()
@@ -130,11 +137,11 @@ class SqlConsumers:
             # While the lease is locked, nobody takes it who would move the consumer, too.
             if owner is None:
                 revoke(connection, record, consumer_id, now, force=force)
-                self._reset(connection, record, consumer_id, next_snapshot)
+                self._reset(connection, record, consumer_id, wanted)
             else:
                 # A reader that goes on is no event: it only reads.
                 check_owner(connection, record, consumer_id, owner)
-                self._move(record, consumer_id, next_snapshot)
+                self._move(record, consumer_id, wanted)
 
         self._context.database.write(work)
 
@@ -143,20 +150,20 @@ class SqlConsumers:
         connection: Connection,
         record: TableRecord,
         consumer_id: str,
-        next_snapshot: int | None,
+        wanted: Consumer | None,
     ) -> None:
         lock_branch(connection, record.id, record.branch)
-        self._move(record, consumer_id, next_snapshot)
+        self._move(record, consumer_id, wanted)
+        next_snapshot = None if wanted is None else wanted.next_snapshot
         details = {"consumer": consumer_id, "next": next_snapshot, **of_branch(record.branch)}
         subject = Subject.table(record.identifier, record.id)
         record_event(connection, self._context, EventType.RESET_CONSUMER, subject, details)
 
-    def _move(self, record: TableRecord, consumer_id: str, next_snapshot: int | None) -> None:
-        if next_snapshot is None:
+    def _move(self, record: TableRecord, consumer_id: str, wanted: Consumer | None) -> None:
+        if wanted is None:
             delete_consumer_file(self._files, record.layout, consumer_id)
         else:
-            last = self._uuid(record, next_snapshot - 1)
-            moved = Consumer(consumer_id, next_snapshot, last_uuid=last)
+            moved = replace(wanted, last_uuid=self._uuid(record, wanted.last_snapshot))
             write_consumer_file(self._files, record.layout, moved)
 
     def lease(
@@ -241,7 +248,7 @@ class SqlConsumers:
     ) -> Mapping[int, Row[Any]]:
         """The latest snapshot, and those that the consumers read next and, if known, last."""
         wanted = {item.next_snapshot for item in consumers}
-        wanted |= {item.next_snapshot - 1 for item in consumers if item.last_uuid is not None}
+        wanted |= {item.last_snapshot for item in consumers if item.last_uuid is not None}
         wanted = {number for number in wanted if 0 < number <= record.snapshot_id}
         if not wanted:
             return {}
@@ -262,9 +269,10 @@ class SqlConsumers:
         self,
         record: TableRecord,
         options: TableOptions,
-        next_snapshot: int,
+        consumer: Consumer,
         rows: Mapping[int, Row[Any]],
     ) -> ConsumerLag:
+        next_snapshot = consumer.next_snapshot
         behind = max(0, record.snapshot_id + 1 - next_snapshot)
         if behind == 0:
             return ConsumerLag(0, 0, 0)
@@ -276,7 +284,8 @@ class SqlConsumers:
         age = max(0, self._context.runtime.now_millis() - unread.time_millis)
         counts = _counts(first)
         total = None if last is None else _counts(last)
-        if counts is None or total is None or counts.since != total.since:
+        # Only a merge tells how many rows a full read has.
+        if consumer.full_read or counts is None or total is None or counts.since != total.since:
             return ConsumerLag(behind, None, age)
         before = counts.before(unread)
         if options.changelog_producer is ChangelogProducer.NONE:
@@ -288,7 +297,7 @@ def _is_rolled_back(record: TableRecord, consumer: Consumer, rows: Mapping[int, 
     """True if the last snapshot that a consumer read is known to be gone from the history."""
     if consumer.last_uuid is None:
         return False
-    last = consumer.next_snapshot - 1
+    last = consumer.last_snapshot
     if last > record.snapshot_id:
         return True
     row = rows.get(last)
