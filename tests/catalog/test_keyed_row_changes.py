@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.scan.stream import after, next_plan
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 
 SCHEMA = pa.schema(
@@ -198,6 +199,17 @@ def test_a_stream_hears_of_rows_that_a_merge_inserts_and_updates(tmp_path: Path)
     before = table.latest_snapshot()
     table.update({"v": 20})
     assert changelog(table, before) == [("-U", 1, 10), ("+U", 1, 20)]
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_a_stream_hears_of_a_merge_that_takes_no_row_away(tmp_path: Path, bucket: str) -> None:
+    table = make(tmp_path, {}, [(1, 10, 5)], bucket)
+    before = table.latest_snapshot()
+    assert before is not None
+    table.merge(as_table([(1, 11, 5), (2, 20, 5)]), on=["id"])
+    assert sorted(changelog(table, before)) == [("+I", 2, 20), ("+U", 1, 11)]
+    plan, _ = next_plan(table.storage, after(before), table.latest_snapshot())
+    assert plan is not None, "streams pass over what is no append"
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])

@@ -181,8 +181,9 @@ def change_rows_of_table(
         if not messages:
             return None
         since = SnapshotIdentity.of(base) if is_serial else None
-        # Without rows that were taken away it is an append, which streams tell of.
-        takes = any(each.compact_before or each.new_index_files for each in messages)
+        # Without rows that were taken away it is an append, which streams tell of. Index files of
+        # deletion vectors make an overwrite of it, those of dynamic buckets do not.
+        takes = any(each.compact_before for each in messages)
         kind = CommitKind.OVERWRITE if takes else None
         commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
         return commit_or_delete(
