@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
@@ -186,3 +187,45 @@ def test_python_clients_read_what_they_know(lake: Lake, client: Client, file_for
     assert refused == (strict_rows if (client.name, file_format) == ("pypaimon", "orc") else set())
     for name, rows in found.items():
         assert isinstance(rows, str) or not _IN_PYTHON.differing(rows), name
+
+
+@pytest.mark.interop
+def test_pypaimon_rust_loses_rows_of_avro_files_that_begin_with_null(
+    lake: Lake, rust: Client
+) -> None:
+    kind: Json = {"type": "ROW", "fields": [{"id": 2, "name": "x", "type": "INT"}]}
+    fields = (DataField(0, "k", parse_type("INT")), DataField(1, "r", parse_type(kind)))
+    found = []
+    for values in ([{"x": 1}, None, {"x": 2}], [None, {"x": 1}, {"x": 2}]):
+        name = "interop.avro_rows"
+        lake.drop_table(name, ignore_if_not_exists=True)
+        table = lake.create_table(name, Schema(fields), options={"file.format": "avro"})
+        table.write({"k": range(3), "r": values})
+        assert table.scan().to_arrow()["r"].to_pylist() == values
+        found.append(rust.read(name)["r"].to_pylist())
+    assert found == [[{"x": 1}, None, {"x": 2}], [None, {"x": None}, {"x": None}]]
+
+
+@pytest.mark.interop_java
+@pytest.mark.parametrize("client", [PYPAIMON, RUST], indirect=True)
+def test_old_java_takes_nanoseconds_of_python_clients_for_milliseconds(
+    lake: Lake,
+    service: Service,
+    java_gateway: JavaGateway,
+    java_version: str,
+    client: Client,
+    tmp_path: Path,
+) -> None:
+    java = JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+    moment = dt.datetime(1970, 1, 1, microsecond=5)
+    data = pa.table({"t": pa.array([moment], pa.timestamp("ns"))})
+    ours, theirs = (f"interop.nanoseconds_{java.label}_{who}" for who in ("ours", client.label))
+    for name in (ours, theirs):
+        lake.drop_table(name, ignore_if_not_exists=True)
+        lake.create_table(name, data.schema)
+    lake.table(ours).write(data)
+    client.write(theirs, data)
+    assert lake.table(theirs).scan().to_arrow() == data
+    assert java.read(ours)["t"].to_pylist() == [moment]
+    read = moment if java_version == "2.0.0" else dt.datetime(1970, 1, 1, second=5)
+    assert java.read(theirs)["t"].to_pylist() == [read]
