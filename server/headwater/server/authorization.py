@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anyio import to_thread
 from fastapi import HTTPException, Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import Principal, Scope, current_principal
 from headwater.catalog.sql import SqlCatalog
 from headwater.server.access.needs import Call
@@ -52,8 +55,8 @@ async def authorize(request: Request) -> None:
     """Refuse a caller who may not do what a request asks for.
 
     Raises:
-        Forbidden: The caller's token is not for it, or the caller has not the right, or no rule
-            allows it to anybody.
+        Forbidden: The caller's token is not for it, or the caller has not the right, or policies
+            restrict it, or no rule allows it to anybody.
         NotFound: It is about a thing that the caller does not see.
         Invalid: The body does not say what it is about.
         HTTPException: 401: it needs a token, and the caller has none.
@@ -88,8 +91,28 @@ async def _check(request: Request, services: Services, caller: Principal, rule: 
     path = _names(request)
     warehouse = None if rule.warehouse is None else path[rule.warehouse]
     _check_scope(caller, rule, warehouse)
-    if not caller.asks_permission or warehouse is None:
+    if warehouse is None:
         return
+    if caller.asks_permission:
+        await _check_needs(request, services, caller, rule, path, warehouse)
+    if rule.changes_rows:
+        try:
+            changed = await services.catalog(warehouse)
+        except NotFound:
+            # The operation says so.
+            return
+        name = Identifier(path["database"], path["table"])
+        await services.decisions.demand_all_rows(caller, changed, name)
+
+
+async def _check_needs(
+    request: Request,
+    services: Services,
+    caller: Principal,
+    rule: Rule,
+    path: Mapping[str, str],
+    warehouse: str,
+) -> None:
     body: bytes = request.scope["state"].get(BODY, b"")
     call = Call(path, request.query_params, body, caller.grantees)
     if len(body) <= MOST_ON_LOOP:

@@ -436,6 +436,21 @@ def test_no_branch_brings_a_schema_that_would_break_a_policy(
     assert "region" not in catalog.tables.get(people).schema.field_by_name
 
 
+def test_readers_of_a_branch_go_on_asking(catalog: Catalog, people: Identifier) -> None:
+    catalog.branches.create(people, "b")
+    catalog.branches.create(people, "open")
+    b, open_ = branch_of(people, "b"), branch_of(people, "open")
+    catalog.tables.alter(open_, [SetOption("query-auth.enabled", "false")])
+    catalog.policies.create(people, EMEA)
+    for change in (RemoveOption("query-auth.enabled"), SetOption("query-auth.enabled", "false")):
+        with pytest.raises(Invalid, match="polic"):
+            catalog.tables.alter(b, [change])
+    catalog.tables.alter(b, [AddColumn(("note",), AtomicType(Root.INT))])
+    catalog.tables.alter(open_, [AddColumn(("note",), AtomicType(Root.INT))])
+    catalog.policies.drop(people, PolicyType.ROW_FILTER, "ada")
+    catalog.tables.alter(b, [RemoveOption("query-auth.enabled")])
+
+
 def test_a_branch_has_no_policies_of_its_own(catalog: Catalog, people: Identifier) -> None:
     catalog.branches.create(people, "b")
     b = Identifier("sales", "people$branch_b")

@@ -1,4 +1,4 @@
-"""Decisions about rights: asked of the database, and a yes remembered for some seconds."""
+"""Decisions about rights and policies: asked of the database, a yes remembered for seconds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from threading import Lock
 
 from anyio import CapacityLimiter, to_thread
 
+from headwater.catalog.model.catalog import Catalog
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import TargetType
 from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.rights import Rights
@@ -15,7 +17,7 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.access import thing_not_found
 from headwater.server.access.needs import Need
 from headwater.server.recent_answers import RecentAnswers
-from headwater.storage.errors import Forbidden, HeadwaterError, ResourceType
+from headwater.storage.errors import Forbidden, HeadwaterError, NotFound, ResourceType
 from headwater.storage.runtime import Runtime
 
 __all__ = ["Decisions"]
@@ -29,9 +31,10 @@ _MOST_QUESTIONS = 8
 class Decisions:
     """Decides what principals may do.
 
-    Rights that were enough for something are remembered, and forgotten when they end, after ten
-    seconds, or when a request of this process may have taken any away. Those that were not enough
-    are asked for anew each time: whoever is granted something has it at once.
+    Rights that were enough for something are remembered, and that somebody is not restricted. Both
+    are forgotten when the rights end, after ten seconds, or when a request of this process may have
+    taken any away or restricted anybody. Those that were not enough are asked for anew each time:
+    whoever is granted something has it at once.
 
     Args:
         runtime: The clock.
@@ -40,6 +43,7 @@ class Decisions:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._known: RecentAnswers[Rights] = RecentAnswers(_MOST_KEPT)
+        self._unrestricted: RecentAnswers[bool] = RecentAnswers(_MOST_KEPT)
         self._limiter: CapacityLimiter | None = None
         self._lock = Lock()
         self._ending = 0
@@ -65,10 +69,8 @@ class Decisions:
         if self.remembers(caller, catalog, need):
             return
         asked, ended = self._runtime.monotonic(), self._ended
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(_MOST_QUESTIONS)
         rights = await to_thread.run_sync(
-            catalog.access.rights, caller, need.thing, limiter=self._limiter
+            catalog.access.rights, caller, need.thing, limiter=self._questions()
         )
         if not need.is_met(rights):
             raise _refusal(caller, need, rights)
@@ -77,6 +79,39 @@ class Decisions:
             if not self._ending and ended == self._ended:
                 key = (catalog.warehouse, caller.name, caller.grantees, need.thing)
                 self._known.put(key, rights, asked)
+
+    async def demand_all_rows(self, caller: Principal, catalog: Catalog, name: Identifier) -> None:
+        """Refuse a caller to whom policies show a part of a table, and for whom the catalog acts.
+
+        Raises:
+            Forbidden: Policies restrict what the caller sees.
+            Unavailable: The database did not answer.
+        """
+        table = Identifier(name.database, name.table)
+        key = (catalog.warehouse, caller.name, caller.grantees, table)
+        asked, ended = self._runtime.monotonic(), self._ended
+        if not self._ending and self._unrestricted.get(key, asked):
+            return
+        try:
+            access = await to_thread.run_sync(
+                catalog.policies.access, table, limiter=self._questions()
+            )
+        except NotFound:
+            # The operation says so.
+            return
+        if access.restriction:
+            raise Forbidden(
+                f"policies restrict what you see of table {table}, and whoever is shown a part of "
+                "it may not change its rows; write as somebody whom no policy names"
+            )
+        with self._lock:
+            if not self._ending and ended == self._ended:
+                self._unrestricted.put(key, True, asked)
+
+    def _questions(self) -> CapacityLimiter:
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(_MOST_QUESTIONS)
+        return self._limiter
 
     @contextmanager
     def ending_rights(self) -> Iterator[None]:
@@ -89,6 +124,7 @@ class Decisions:
             with self._lock:
                 self._ended += 1
                 self._known.clear()
+                self._unrestricted.clear()
                 self._ending -= 1
 
     def _are_enough(self, rights: Rights, need: Need) -> bool:

@@ -24,7 +24,10 @@ class Rule:
             them is not enough.
         needs: Tells from a call what a caller who asks permission needs, all of it; none if the
             answer shows no more than the caller may see.
-        ends_rights: True if it may take rights away, or lead a name to another thing.
+        ends_rights: True if it may take rights away, restrict somebody, or lead a name to another
+            thing.
+        changes_rows: True if it changes the rows of the table that its path names, which is not
+            for callers who are shown a part of them.
     """
 
     scope: Scope | None
@@ -32,6 +35,7 @@ class Rule:
     is_of_all_warehouses: bool = False
     needs: Callable[[Call], Sequence[Need]] = needs.nothing
     ends_rights: bool = False
+    changes_rows: bool = False
 
 
 def _read(need: Callable[[Call], Sequence[Need]]) -> Rule:
@@ -40,6 +44,10 @@ def _read(need: Callable[[Call], Sequence[Need]]) -> Rule:
 
 def _write(need: Callable[[Call], Sequence[Need]], *, ends_rights: bool = False) -> Rule:
     return Rule(Scope.WRITE, "prefix", needs=need, ends_rights=ends_rights)
+
+
+def _change(need: Callable[[Call], Sequence[Need]], *, ends_rights: bool = False) -> Rule:
+    return Rule(Scope.WRITE, "prefix", needs=need, ends_rights=ends_rights, changes_rows=True)
 
 
 def _kept(scope: Scope, need: Callable[[Call], Sequence[Need]]) -> Rule:
@@ -85,18 +93,18 @@ OPERATIONS: Mapping[str, Rule] = {
     "renameTable": _write(needs.of_a_rename(_TABLE, Access.CREATETABLE), ends_rights=True),
     # Permissions on columns follow the columns.
     "alterTable": _write(needs.on(_TABLE, Access.ALTER), ends_rights=True),
-    "replaceTable": _write(
+    "replaceTable": _change(
         needs.both(needs.on(_TABLE, Access.ALTER), needs.on(_TABLE, Access.UPDATE)),
         ends_rights=True,
     ),
     "dropTable": _write(needs.on(_TABLE, Access.DROP), ends_rights=True),
     # History
-    "commitTable": _write(_UPDATE),
+    "commitTable": _change(_UPDATE),
     "getTableSnapshot": _read(_SEE_TABLE),
     "listSnapshots": _read(_SEE_TABLE),
     "getVersionSnapshot": _read(_SEE_TABLE),
     "getLastCommit": _read(_SEE_TABLE),
-    "rollbackTable": _write(_UPDATE),
+    "rollbackTable": _change(_UPDATE),
     "rollbackSchema": _write(needs.on(_TABLE, Access.ALTER), ends_rights=True),
     "listTags": _read(_SEE_TABLE),
     "getTag": _read(_SEE_TABLE),
@@ -104,16 +112,16 @@ OPERATIONS: Mapping[str, Rule] = {
     "deleteTag": _write(_UPDATE),
     "listBranches": _read(_SEE_TABLE),
     "createBranch": _write(_UPDATE),
-    "dropBranch": _write(_UPDATE),
+    "dropBranch": _change(_UPDATE),
     "renameBranch": _write(_UPDATE),
-    "forwardBranch": _write(_UPDATE, ends_rights=True),
+    "forwardBranch": _change(_UPDATE, ends_rights=True),
     # Partitions
     "listPartitions": _read(_SEE_TABLE),
     "listPartitionsByNames": _read(_SEE_TABLE),
     "listPartitionsByFilter": _read(_SEE_TABLE),
-    "createPartitions": _write(_UPDATE),
-    "dropPartitions": _write(_UPDATE),
-    "markDonePartitions": _write(_UPDATE),
+    "createPartitions": _change(_UPDATE),
+    "dropPartitions": _change(_UPDATE),
+    "markDonePartitions": _change(_UPDATE),
     # A position is its reader's: who reads may move it.
     "listConsumers": _read(_SEE_TABLE),
     "resetConsumer": _read(needs.on(_TABLE, Access.SELECT, Access.UPDATE, some_columns=True)),
@@ -141,7 +149,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "grantPermission": _write(needs.of_a_grant, ends_rights=True),
     "revokePermission": _write(needs.of_a_revoke, ends_rights=True),
     "listPolicies": _read(needs.of_a_list_of_policies),
-    "createPolicy": _write(_GRANT),
+    "createPolicy": _write(_GRANT, ends_rights=True),
     "dropPolicy": _write(_GRANT),
     # Labels
     "listLabels": _read(needs.of_a_label()),

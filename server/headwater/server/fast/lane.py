@@ -183,10 +183,14 @@ class FastLane:
         if not isinstance(catalog, SqlCatalog):
             return None
         name = Identifier(plain[2].decode(), plain[3].decode())
-        if caller is not None and caller.asks_permission:
+        if caller is not None:
+            decisions = self._services.decisions
             need = Need(Thing(TargetType.TABLE, name.database, name.name), kind.accesses)
             try:
-                await self._services.decisions.demand(caller, catalog, need)
+                if caller.asks_permission:
+                    await decisions.demand(caller, catalog, need)
+                if OPERATIONS[kind.operation].changes_rows:
+                    await decisions.demand_all_rows(caller, catalog, name)
             except HeadwaterError:
                 # Refused the ordinary way.
                 return None

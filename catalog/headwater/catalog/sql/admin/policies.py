@@ -43,7 +43,7 @@ from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.predicate.restriction import Restriction
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["SqlPolicies", "refuse_policies_broken_by"]
+__all__ = ["SqlPolicies", "refuse_policies_broken_by", "refuse_unasked_readers"]
 
 
 class SqlPolicies:
@@ -227,6 +227,25 @@ def refuse_policies_broken_by(
                 f"table {identifier} has policy {policy.name}, which the change would break: "
                 f"{error.message}; drop the policy first"
             ) from error
+
+
+def refuse_unasked_readers(
+    connection: Connection,
+    table_id: str,
+    identifier: Identifier,
+    before: TableSchema,
+    after: TableSchema,
+) -> None:
+    """Refuse that a branch's readers no longer ask what they may see; raises Invalid."""
+    if not asks_for_authorization(before) or asks_for_authorization(after):
+        return
+    if connection.execute(
+        select(PolicyRow.type).where(PolicyRow.table_id == table_id).limit(1)
+    ).one_or_none():
+        raise Invalid(
+            f"table {identifier} has policies: '{QUERY_AUTH}' must stay true in its branches, too; "
+            "drop the policies first"
+        )
 
 
 def _policies_of(

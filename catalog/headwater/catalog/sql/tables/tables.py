@@ -14,7 +14,7 @@ from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.column_permissions import follow_columns
-from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
+from headwater.catalog.sql.admin.policies import refuse_policies_broken_by, refuse_unasked_readers
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -338,6 +338,8 @@ class SqlTables(Replacements, Registrations):
                 refuse_policies_broken_by(connection, record.id, identifier, following)
                 table = (record.id, identifier)
                 follow_columns(connection, self._context, table, info.schema, following)
+            else:
+                refuse_unasked_readers(connection, record.id, identifier, info.schema, following)
             claim_data_places(connection, self._context, owner, data)
             connection.execute(
                 insert(SchemaRow),
