@@ -6,15 +6,19 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests import plain_http
 from tests.conftest import NewSqlite
+from tests.ports import free_port
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.events.sink_position import Undelivered
@@ -36,8 +40,8 @@ Labels = Mapping[str, frozenset[str]]
 
 
 @pytest.fixture
-def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) -> Labels:
-    """The samples of a server that has counted one of everything, with their labels."""
+def address(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) -> Iterator[str]:
+    """The address of a server that has counted one of everything."""
     url = new_sqlite(tmp_path / "headwater.db")
     catalog = SqlCatalog.open(url, warehouse="main", location=str(tmp_path / "lake"))
     made = Metrics(lambda: {"main": Backlog(0, 0)}, lambda: 1, catalog.runtime)
@@ -61,9 +65,14 @@ def metrics(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     with catalog.operation.database.read():
         pass
     catalog.operation.database.write(lambda _: None)
-    address = serve(catalog, parts={"metrics": made, "probes": {"database": lambda: None}})
-    text = plain_http.get(f"{address}/metrics").text
+    yield serve(catalog, parts={"metrics": made, "probes": {"database": lambda: None}})
     catalog.close()
+
+
+@pytest.fixture
+def metrics(address: str) -> Labels:
+    """The samples of the server, with their labels."""
+    text = plain_http.get(f"{address}/metrics").text
     return {
         sample.name: frozenset(sample.labels)
         for family in text_string_to_metric_families(text)
@@ -184,3 +193,66 @@ def test_prometheus_takes_the_rules() -> None:
         ["promtool", "check", "rules", str(rules)], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.modes
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
+def test_every_query_of_the_dashboard_has_an_answer(address: str, tmp_path: Path) -> None:
+    with prometheus(address, tmp_path) as ask:
+        # Rates need two samples.
+        while not ask("count_over_time(headwater_commits_total[1m]) > 1"):
+            threading.Event().wait(0.05)
+        for title, query in _queries():
+            asked = query.replace("$__rate_interval", "1m").replace("$warehouse", ".*")
+            if not query.startswith("label_values("):
+                found = ask(asked)
+                assert found or title in {rule["alert"] for rule in _rules()}, (title, asked)
+        # What fires is told; most of it has a threshold that nothing here has reached.
+        assert {each["metric"]["warehouse"] for each in ask("headwater_commits_total")} == {"main"}
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+@contextmanager
+def prometheus(address: str, folder: Path) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """Prometheus, which scrapes a server: asks a query, whose result is a vector."""
+    target = address.removeprefix("http://")
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        f"scrape_configs: [{{job_name: headwater, static_configs: [{{targets: ['{target}']}}]}}]\n"
+    )
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            "prometheus",
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    http = plain_http.Client()
+
+    def ask(query: str) -> list[dict[str, Any]]:
+        url = f"http://127.0.0.1:{port}/api/v1/query"
+        try:
+            answer = http.get(url, params={"query": query})
+        except httpx.TransportError:
+            assert process.poll() is None
+            return []
+        if answer.status_code == 503:
+            return []  # it is starting
+        document = answer.json()
+        assert document["status"] == "success", (query, document)
+        found: list[dict[str, Any]] = document["data"]["result"]
+        return found
+
+    try:
+        yield ask
+    finally:
+        http.close()
+        process.kill()
+        process.wait()
