@@ -145,6 +145,18 @@ def test_a_commit_with_a_schema_that_never_was_is_refused(
     assert catalog.snapshots.latest(table) is None
 
 
+@pytest.mark.parametrize(
+    "nonsense", [{"timeMillis": 2**70}, {"id": -1}, {"watermark": 2**63}, {"nextRowId": -1}]
+)
+def test_a_snapshot_that_no_engine_could_read_is_refused(
+    catalog: Catalog, table: Identifier, snapshot: MakeSnapshot, nonsense: dict[str, object]
+) -> None:
+    unreadable = snapshot(1, **nonsense)
+    with pytest.raises(Invalid, match=f"'{next(iter(nonsense))}' must be from"):
+        catalog.snapshots.commit(table, None, unreadable, None, []).decided()
+    assert catalog.snapshots.latest(table) is None
+
+
 def test_a_file_of_somebody_else_is_never_overwritten(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:

@@ -60,6 +60,18 @@ _FILES = (
     "indexManifest",
     "statistics",
 )
+# As Java has them.
+_LONG_BITS, _INTEGER_BITS = 63, 31
+_INTEGERS = ("version",)
+_NOT_NEGATIVE = (
+    "version",
+    "id",
+    "schemaId",
+    "timeMillis",
+    "nextRowId",
+)
+_SHOWN_DIGITS = 40
+_LONGEST_UUID = 255
 
 
 @dataclass(frozen=True)
@@ -163,6 +175,37 @@ class Snapshot:
         if document["commitKind"] not in set(CommitKind):
             raise CorruptData(f"{where} has an unknown commitKind {document['commitKind']!r}")
         return Snapshot(document)
+
+    def require_committable(self) -> None:
+        """Refuse what no engine could read once it is a table's latest snapshot.
+
+        Raises:
+            Invalid: A number is beyond those of its type in ``Snapshot.java``, one that counts from
+                0 is negative, a text is longer than databases keep or has a null character, or the
+                properties are no texts.
+        """
+        for name, kind in (*_REQUIRED.items(), *_OPTIONAL.items()):
+            number = self.document.get(name)
+            if kind is not int or not isinstance(number, int):
+                continue
+            bits = _INTEGER_BITS if name in _INTEGERS else _LONG_BITS
+            least = 0 if name in _NOT_NEGATIVE else -(1 << bits)
+            if not least <= number < 1 << bits:
+                raise Invalid(
+                    f"a snapshot's '{name}' must be from {least} to {(1 << bits) - 1}, not "
+                    f"{_shown(number)}"
+                )
+        for name, kind in (*_REQUIRED.items(), *_OPTIONAL.items()):
+            if kind is str and "\0" in str(self.document.get(name) or ""):
+                raise Invalid(f"a snapshot's '{name}' has a null character")
+        if len(self.uuid or "") > _LONGEST_UUID:
+            raise Invalid(f"a snapshot's 'uuid' has more than {_LONGEST_UUID} characters")
+        properties = self.document.get("properties")
+        if properties is not None and not (
+            isinstance(properties, dict)
+            and not any(isinstance(value, dict | list) for value in properties.values())
+        ):
+            raise Invalid("a snapshot's 'properties' must be texts by their names")
 
     def to_json(self) -> str:
         """The text of the snapshot file."""
@@ -293,3 +336,8 @@ class Snapshot:
 def _check(value: Json, kind: type, name: str, where: str) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise CorruptData(f"{where}: '{name}' must be of type {kind.__name__}, not {value!r}")
+
+
+def _shown(number: int) -> str:
+    text = str(number)
+    return text if len(text) <= _SHOWN_DIGITS else f"{text[:_SHOWN_DIGITS]}…"

@@ -429,12 +429,13 @@ def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
 
     Raises:
         NotFound, Unsupported: Nothing can be committed to it.
-        Invalid: The snapshot has the uuid of the one that it builds on, and no client could tell
-            which of them it sees.
+        Invalid: No engine could read the snapshot, or it has the uuid of the one that it builds on,
+            and no client could tell which of them it sees.
     """
     if record is None or (offer.table_id is not None and record.id != offer.table_id):
         raise table_not_found(offer.identifier)
     record.require_snapshots()
+    offer.snapshot.require_committable()
     if offer.snapshot.uuid is not None and offer.snapshot.uuid == offer.base_uuid:
         raise Invalid(
             f"table {offer.identifier}: snapshot {offer.snapshot.id} has the uuid of its base, "
