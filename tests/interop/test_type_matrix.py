@@ -229,3 +229,17 @@ def test_old_java_takes_nanoseconds_of_python_clients_for_milliseconds(
     assert java.read(ours)["t"].to_pylist() == [moment]
     read = moment if java_version == "2.0.0" else dt.datetime(1970, 1, 1, second=5)
     assert java.read(theirs)["t"].to_pylist() == [read]
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("client", [PYPAIMON, RUST], indirect=True)
+def test_pypaimon_cuts_nanoseconds_of_keys(lake: Lake, client: Client) -> None:
+    nanoseconds = pa.array([1001, 2002, 3003, 4004], pa.timestamp("ns"))
+    keys = pa.schema([pa.field("t", pa.timestamp("ns"), nullable=False), ("v", pa.int64())])
+    name = f"interop.key_nanoseconds_{client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    table = lake.create_table(name, keys, primary_keys=["t"], options={"bucket": "8"})
+    for write, version in ((table.write, 1), (lambda data: client.write(name, data), 2)):
+        write(pa.table([nanoseconds, pa.array([version] * 4)], schema=keys))
+    versions = table.refresh().scan().to_arrow()["v"].to_pylist()
+    assert sorted(versions) == ([1, 1, 1, 1, 2, 2, 2, 2] if client.name == "pypaimon" else [2] * 4)
