@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -207,3 +210,31 @@ def test_a_number_of_a_billion_digits_stops_nobody(http: httpx.Client, orders: s
 )
 def test_paths_of_nonsense(http: httpx.Client, orders: str, path: str) -> None:
     _is_of_the_contract(http.get(path.replace("{orders}", orders)))
+
+
+# In the place of every part of a path that is not the warehouse.
+PARTS = ("..%2f..%2fetc", "%00", "'%20OR%201=1--", "x" * 300, "%ff", "-1", "", "%F0%9F%92%A9", "{}")
+BODIES = (None, b"{}", b'{"a":', b'{"name":1,"snapshot":{},"identifier":[],"changes":"x"}')
+
+
+def test_every_route_with_nonsense(http: httpx.Client, orders: str, tmp_path: Path) -> None:
+    paths: dict[str, dict[str, object]] = http.get("/openapi.json").json()["paths"]
+    asked = 0
+    for path, operations in paths.items():
+        here = re.sub(r"\{(prefix|warehouse)\}", "main", path)
+        for method in operations:
+            bodies = BODIES if method in ("post", "put", "patch") else BODIES[:1]
+            for part, body in itertools.product(PARTS if "{" in here else PARTS[:1], bodies):
+                if method == "delete" and here.endswith("/warehouses/main"):
+                    continue
+                found = re.sub(r"\{[^}]*\}", lambda _, part=part: part, here)  # type: ignore[misc]
+                answer = http.request(method, found, content=body)
+                asked += 1
+                about = (method, found, body, answer.text[:300])
+                if answer.status_code >= 400:
+                    assert answer.status_code < 500 or answer.status_code == 501, about
+                    fields = {"message", "resourceType", "resourceName", "code"}
+                    assert answer.json().keys() == fields, about
+                    telling = (*TELLING, str(tmp_path), "hw_")
+                    assert not [word for word in telling if word in answer.text], about
+    assert asked > 1000
