@@ -52,6 +52,7 @@ def check(evidence: Evidence, entries: Mapping[str, Entry], read: ReadTable) -> 
             continue
         mine = {entry.name: entry for entry in entries.values() if entry.table == name}
         findings += _history(table)
+        findings += _events(table)
         findings += _commits(table, mine)
         findings += _files(table, mine)
         findings += _rows(table, mine, read)
@@ -84,6 +85,18 @@ def _history(table: TableEvidence) -> Iterator[Finding]:
     if last is not None and table.latest_hint() != str(last.number):
         hint = table.latest_hint()
         yield Finding("storage", f"{table.name}: LATEST says {hint}, not {last.number}")
+
+
+def _events(table: TableEvidence) -> Iterator[Finding]:
+    """Each snapshot has one event, in the order of the snapshots, and nothing else has."""
+    numbers = [snapshot.number for snapshot in table.snapshots]
+    told = Counter(table.told)
+    for number in sorted({*numbers, *told}):
+        if told[number] != (expected := int(number in numbers)):
+            text = f"{table.name}: snapshot {number} has {told[number]} events, not {expected}"
+            yield Finding("event", text)
+    if list(table.told) != sorted(table.told):
+        yield Finding("event", f"{table.name}: the events of its commits are out of order")
 
 
 def _commits(table: TableEvidence, entries: Mapping[str, Entry]) -> Iterator[Finding]:

@@ -60,12 +60,14 @@ class TableEvidence:
         folder: Where its files are.
         head: The number and the uuid of its latest snapshot, as the database says.
         snapshots: The database's, in order.
+        told: The numbers of the snapshots that the change feed tells of, in its order.
     """
 
     name: str
     folder: Path
     head: tuple[int, str | None]
     snapshots: Sequence[StoredSnapshot]
+    told: Sequence[int]
 
     def snapshot_files(self) -> Mapping[int, Mapping[str, Any]]:
         """The snapshots on storage by number."""
@@ -143,11 +145,19 @@ def evidence_of(url: str) -> Evidence:
                 ),
                 {"id": id_},
             ).all()
+            events = connection.execute(
+                text(
+                    "SELECT document FROM hw_events "
+                    "WHERE object_id = :id AND type = 'commitTable' ORDER BY id"
+                ),
+                {"id": id_},
+            ).scalars()
             found[f"{database}.{name}"] = TableEvidence(
                 f"{database}.{name}",
                 Path(path.removeprefix("file://")),
                 (head, uuid),
                 [StoredSnapshot(number, its, json.loads(text_)) for number, its, text_ in rows],
+                [json.loads(event)["d"]["snapshot"] for event in events],
             )
         open_ = connection.execute(text("SELECT COUNT(*) FROM hw_outbox")).scalar_one()
     engine.dispose()

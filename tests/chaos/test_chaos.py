@@ -175,6 +175,24 @@ def test_open_decisions_are_named(scene: Scene) -> None:
     assert [str(finding) for finding in scene.findings()] == ["open: 1 decisions after the sweep"]
 
 
+def test_events_that_are_missing_doubled_or_out_of_order_are_named(scene: Scene) -> None:
+    commits = "FROM hw_events WHERE type = 'commitTable' AND name = 'appended'"
+    scene.sql(f"UPDATE hw_events SET id = 1000000 WHERE id = (SELECT MIN(id) {commits})")
+    assert [str(each) for each in scene.findings()] == [
+        f"event: {APPENDED}: the events of its commits are out of order"
+    ]
+    scene.sql("DELETE FROM hw_events WHERE id = 1000000")
+    assert [str(each) for each in scene.findings()] == [
+        f"event: {APPENDED}: snapshot 1 has 0 events, not 1"
+    ]
+    columns = "created_at, warehouse, type, kind, object_id, database, name, outcome, document"
+    scene.sql(
+        f"INSERT INTO hw_events ({columns}) SELECT {columns} {commits} AND id = "
+        f"(SELECT MIN(id) {commits})"
+    )
+    assert f"event: {APPENDED}: snapshot 2 has 2 events, not 1" in map(str, scene.findings())
+
+
 @pytest.mark.parametrize(
     ("fate", "kind"), [(Fate.ACKNOWLEDGED, "lost"), (Fate.REFUSED, None), (Fate.UNKNOWN, None)]
 )
