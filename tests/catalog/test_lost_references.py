@@ -82,6 +82,22 @@ def test_a_tag_and_a_consumer_whose_files_are_gone(lake: Lake) -> None:
     assert warnings(table) == []
 
 
+def test_what_an_older_copy_of_storage_lacks(catalog_lake: Lake, tmp_path: Path) -> None:
+    table = made(catalog_lake, "t", 1)
+    shutil.copytree(home(table), tmp_path / "backup")
+    table.write({"k": [1], "v": ["x"]})
+    table.create_tag("audit", 1)
+    # A snapshot that is given up takes its tags along, as a rollback does.
+    table.create_tag("given-up", 2)
+    shutil.rmtree(home(table))
+    shutil.move(tmp_path / "backup", home(table))
+    assert catalog_lake.reconcile(apply=True, accept_losses=True).refused == ()
+    table = catalog_lake.table(str(table.identifier))
+    assert [row["k"] for row in table.scan().to_arrow().to_pylist()] == [0]
+    (warning,) = warnings(table)
+    assert "tag 'audit' of snapshot 1 was made" in warning
+
+
 def test_tags_that_are_gone_for_a_reason_are_not_lost(catalog_lake: Lake) -> None:
     table = made(catalog_lake, "t", 3)
     for name in ("deleted", "renamed", "later"):

@@ -98,7 +98,7 @@ def _follow(made: dict[_Key, _Made], event: Event) -> None:
         case EventType.DROP_BRANCH | EventType.RENAME_BRANCH | EventType.FORWARD_BRANCH:
             # What a branch has that took another's place, or has another name, is not followed.
             _forget(made, branch)
-        case EventType.REPLACE_TABLE | EventType.RECONCILE_TABLE:
+        case EventType.REPLACE_TABLE:
             made.clear()
 
 
