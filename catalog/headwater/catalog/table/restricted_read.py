@@ -15,6 +15,7 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import acting_as
 from headwater.catalog.table.audit_log import AuditLog
+from headwater.catalog.table.even_batches import even_batches
 from headwater.catalog.table.scan import Changes, Rows, Scan
 from headwater.catalog.table.shown_changes import WholeUpdates, check_exact, parts_updates
 from headwater.catalog.table.stream_read import Positions, stream_changes
@@ -31,6 +32,7 @@ from headwater.storage.files.confined import ConfinedFiles
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.scan.split import Split
 from headwater.storage.scan.start import (
     BY_CREATION,
     INCREMENTAL_OPTIONS,
@@ -259,20 +261,20 @@ class _Shown:
             )
         self._whole = whole
         keys = () if whole is None else then.primary_keys
-        needed = restriction.columns_for([*wanted, *asked, *keys])
         # At least one, for a batch to have rows.
-        self._rows = rows.narrowed(
-            needed or [then.fields[0].name], _pushed(where, restriction, then)
-        )
+        needed = restriction.columns_for([*wanted, *asked, *keys]) or [then.fields[0].name]
+        self._rows = rows.narrowed(needed, _pushed(where, restriction, then))
+        self._whole_plan = rows.narrowed(needed, _pushed(None, restriction, then))
         zone = rows.storage.runtime.time_zone
         self._shows = RestrictedRows(name, restriction, then, where, zone)
 
     def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows; an empty batch for each that was read and shows none."""
+        """The rows, in batches that are alike whatever was left out between them."""
         left = self._request.limit
         if left == 0:
             return
-        for rows in self._read_whole(batch_rows):
+        monotonic = self._rows.storage.runtime.monotonic
+        for rows in even_batches(self._read_whole(batch_rows), batch_rows, monotonic):
             rows = rows.select(self.schema.names)
             if left is not None:
                 rows = rows.slice(0, left)
@@ -289,9 +291,25 @@ class _Shown:
         if rest is not None:
             yield rest
 
+    def _splits(self) -> Sequence[Split]:
+        """The splits of the request's part.
+
+        By which of them a part is, the reader's condition must not count: what it leaves out by the
+        statistics of files that hold other rows as well would move rows to other parts.
+        """
+        part, parts = self._request.part, self._request.parts
+        if parts == 1 or not self._restriction:
+            return self._rows.splits[part::parts]
+        wanted = {file.file_name for split in self._rows.splits for file in split.files}
+        return [
+            split
+            for split in self._whole_plan.splits[part::parts]
+            if any(file.file_name in wanted for file in split.files)
+        ]
+
     def _read(self, batch_rows: int) -> Generator[pa.RecordBatch]:
         try:
-            for split in self._rows.splits[self._request.part :: self._request.parts]:
+            for split in self._splits():
                 yield from self._rows.read_split(split, batch_rows=batch_rows)
         except HeadwaterError as error:
             if not self._restriction:
