@@ -13,8 +13,9 @@ from sqlalchemy import create_engine, text
 from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.options import TableOptions
+from headwater.storage.scan.stream import StreamPosition, next_plan
 from headwater.storage.schema.change import AddColumn
 from headwater.storage.types.data_type import parse_type
 
@@ -83,6 +84,34 @@ def test_expiry_leaves_what_a_branch_needs(log: Table) -> None:
     trial.write({"n": [30]})
     trial.expire_snapshots(retain_min=1, retain_max=1)
     assert (numbers(trial), numbers(log)) == ([1, 2, 30], [7, 8, 8])
+
+
+def test_a_branch_s_first_snapshot_has_no_changes_when_only_a_tag_kept_it(lake: Lake) -> None:
+    options = {"bucket": "1", "changelog-producer": "input"}
+    table = lake.create_table(
+        "sales.keyed", DAYS, primary_keys=["day"], options={**options, "write-only": "true"}
+    )
+    for number in range(3):
+        table.write({"day": ["a"], "n": [number]})
+    table.create_tag("second", 2)
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    trial = table.create_branch("trial", tag="second")
+    trial.write({"day": ["b"], "n": [9]})
+    newest = trial.latest_snapshot()
+    with pytest.raises(NotFound, match="snapshot 2 has expired, so its changes"):
+        next_plan(trial.storage, StreamPosition(2), newest)
+    with pytest.raises(NotFound, match="snapshot 2 has expired, so its changes"):
+        trial.changes(1, 2).to_arrow()
+    plan, _ = next_plan(trial.storage, StreamPosition(2, changes=False), newest)
+    assert plan is not None
+    plan, _ = next_plan(trial.storage, StreamPosition(3), newest)
+    assert plan is not None
+    # One that was made since has lost it.
+    assert newest is not None
+    assert newest.changelog_manifest_list is not None
+    trial.storage.files.delete(trial.storage.layout.manifest(newest.changelog_manifest_list))
+    with pytest.raises(CorruptData, match=newest.changelog_manifest_list):
+        next_plan(trial.storage, StreamPosition(3), newest)
 
 
 def test_tags_end_when_their_time_is_over(log: Table, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
@@ -32,6 +32,7 @@ from headwater.storage.scan.bucket_splits import (
     packed_splits,
     with_deletion_files,
 )
+from headwater.storage.scan.expired_snapshots import expired, is_complete, lost_its_changes
 from headwater.storage.scan.found_entries import FoundEntries
 from headwater.storage.scan.joined_splits import joined_splits
 from headwater.storage.scan.live import entries_of_few, manifests_of
@@ -212,18 +213,23 @@ def plan_changelog(
     """Plan to read the changelog files of a snapshot's commit, row by row; none, if it has none.
 
     Raises:
+        NotFound: A branch begins with the snapshot, and the table's expiry has taken its changelog.
         CorruptData: As `plan_snapshot`.
         Unsupported: As `plan_snapshot`.
     """
-    if snapshot.changelog_manifest_list is None:
+    changelog = snapshot.changelog_manifest_list
+    if changelog is None:
         return ScanPlan((), snapshot)
-    return _plan_changes(
-        storage,
-        snapshot,
-        snapshot.changelog_manifest_list,
-        "changelogManifestListSize",
-        predicate,
-    )
+    is_lost = lost_its_changes(storage, snapshot)
+    try:
+        plan = _plan_changes(storage, snapshot, changelog, "changelogManifestListSize", predicate)
+    except CorruptData as error:
+        if is_lost:
+            raise expired(storage, snapshot.id) from error
+        raise
+    if is_lost and not is_complete(storage, plan.splits):
+        raise expired(storage, snapshot.id)
+    return plan
 
 
 def _plan_changes(

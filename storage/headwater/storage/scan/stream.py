@@ -14,9 +14,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
 from headwater.storage.scan.split import ScanPlan
@@ -35,7 +36,6 @@ __all__ = [
     "changes_of",
     "check_history",
     "earliest_changes",
-    "expired",
     "find_changes",
     "from_consumer",
     "from_snapshot",
@@ -470,16 +470,3 @@ def _check_reach(
         raise Invalid(f"table {storage.name}: snapshot ids start at 1, not {snapshot_id}")
     if snapshot_id <= last:
         _find(storage, newest, snapshot_id, changes=changes)
-
-
-def expired(storage: TableStorage, snapshot_id: int, earliest: int | None = None) -> NotFound:
-    """The error of a stream whose snapshot is gone."""
-    there = "" if earliest is None else f" The earliest snapshot is {earliest}."
-    return NotFound(
-        f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "
-        f"be read.{there} Start again from a full read, or let snapshots or changelogs (option "
-        "changelog.time-retained) live longer; a consumer "
-        "holds back expiry as long as it does not expire itself",
-        resource_type=ResourceType.SNAPSHOT,
-        resource_name=str(snapshot_id),
-    )

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.stream import (
     StreamPosition,
     changes_of,
     check_history,
-    expired,
     find_changes,
     next_plan_unchecked,
 )
