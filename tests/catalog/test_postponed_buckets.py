@@ -18,6 +18,7 @@ from headwater.storage.compaction.postponed import plan_postponed, run_postponed
 from headwater.storage.errors import Conflict, Invalid, Unsupported
 from headwater.storage.maintenance.delete import plan_deletion, run_deletion
 from headwater.storage.predicate.filter import parse_predicate
+from headwater.storage.schema.change import SetOption
 
 SCHEMA = pa.schema(
     [pa.field("p", pa.int32(), False), pa.field("k", pa.int64(), False), ("v", pa.string())]
@@ -354,6 +355,15 @@ def test_what_would_be_written_wrongly_is_refused(tmp_path: Path) -> None:
         lake.create_table("d.u", SCHEMA, options={"bucket": "-2"})
     with pytest.raises(Invalid, match=r"postpone\.default-bucket-num"):
         _table(tmp_path, {"postpone.default-bucket-num": "0"}).write(_data([(1, 1, "a")]))
+    fine = pa.schema([pa.field("k", pa.int64(), False), ("at", pa.timestamp("ns"))])
+    options = {"bucket": "-2", **POSTPONING}
+    table = lake.create_table("d.fine", fine, primary_keys=["k"], options=options)
+    row = pa.table({"k": [1], "at": pa.array([1], pa.timestamp("ns"))}, fine)
+    with pytest.raises(Unsupported, match=r"TIMESTAMP\(9\).*rows that wait for it are in Avro"):
+        table.write(row)
+    table = table.alter(SetOption("postpone.batch-write-fixed-bucket", "true"))
+    table.write(row)
+    assert table.scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [1]
 
 
 @pytest.mark.modes

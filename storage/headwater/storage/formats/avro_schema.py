@@ -27,6 +27,8 @@ from headwater.storage.types.data_type import (
 
 __all__ = ["COUNT_TYPE", "avro_schema", "has_text_keys", "refuse_for_avro"]
 
+_INSTEAD = "set the option 'file.format' to parquet"
+
 COUNT_TYPE = AtomicType(Root.INT)
 """The type of how often an element of a MULTISET occurs: nullable, as Paimon's Java has it."""
 
@@ -54,53 +56,56 @@ def has_text_keys(data_type: MapType | MultisetType) -> bool:
     return isinstance(key, AtomicType) and key.root in (Root.CHAR, Root.VARCHAR)
 
 
-def refuse_for_avro(fields: Sequence[DataField]) -> None:
+def refuse_for_avro(fields: Sequence[DataField], instead: str = _INSTEAD) -> None:
     """Refuse columns that Avro files cannot hold.
+
+    Args:
+        fields: The columns.
+        instead: The other thing that a user can do, in the imperative.
 
     Raises:
         Unsupported: The message names the column.
     """
     for item in fields:
         refuse_kept(item)
-        _refuse_name(item.name, item.name)
-        _refuse_type(item.type, item.name)
+        _refuse_name(item.name, item.name, instead)
+        _refuse_type(item.type, item.name, instead)
 
 
-def _refuse_name(name: str, column: str) -> None:
+def _refuse_name(name: str, column: str, instead: str) -> None:
     if not _NAME.fullmatch(name):
         raise Unsupported(
             f"column '{column}': Avro files cannot hold a field called '{name}', but only names of "
-            "letters, digits and underscores that do not begin with a digit; rename it, or set the "
-            "option 'file.format' to parquet"
+            "letters, digits and underscores that do not begin with a digit; rename it, or "
+            f"{instead}"
         )
 
 
-def _refuse_type(data_type: DataType, column: str) -> None:
+def _refuse_type(data_type: DataType, column: str, instead: str) -> None:
     match data_type:
         case AtomicType():
             most = {Root.TIMESTAMP: 6, Root.TIMESTAMP_LTZ: 6, Root.TIME: 3}.get(data_type.root, 9)
             if data_type.precision > most and data_type.root is not Root.DECIMAL:
                 raise Unsupported(
                     f"column '{column}' is of type {data_type}, but Avro files hold "
-                    f"{data_type.root} with {most} fractional digits at most; change the type, or "
-                    "set the option 'file.format' to parquet"
+                    f"{data_type.root} with {most} fractional digits at most; change the type, "
+                    f"or {instead}"
                 )
         case VariantType():
             raise Unsupported(
-                f"column '{column}' has type VARIANT in it, which Avro files do not hold; set the "
-                "option 'file.format' to parquet"
+                f"column '{column}' has type VARIANT in it, which Avro files do not hold; {instead}"
             )
         case ArrayType() | VectorType():
-            _refuse_type(data_type.element, column)
+            _refuse_type(data_type.element, column, instead)
         case MultisetType():
-            _refuse_type(data_type.element, column)
+            _refuse_type(data_type.element, column, instead)
         case MapType():
-            _refuse_type(data_type.key, column)
-            _refuse_type(data_type.value, column)
+            _refuse_type(data_type.key, column, instead)
+            _refuse_type(data_type.value, column, instead)
         case RowType():
             for child in data_type.fields:
-                _refuse_name(child.name, column)
-                _refuse_type(child.type, column)
+                _refuse_name(child.name, column, instead)
+                _refuse_type(child.type, column, instead)
 
 
 def avro_schema(fields: Sequence[DataField]) -> dict[str, Json]:

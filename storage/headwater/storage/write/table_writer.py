@@ -148,7 +148,6 @@ class TableWriter:
         self._has_blobs = bool(columns_in_blob_files(storage.schema))
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
-        self._postponed = postponed_storage(storage)
         self._postponed_prefix = postponed_file_prefix(storage)
         self._buffer: list[pa.Table] = []
         self._buffered_bytes = 0
@@ -359,7 +358,9 @@ class TableWriter:
             if self._has_blobs:
                 writer = BlobTableWriter(self._storage, bucket[0], bucket[1])
             elif bucket[1] == POSTPONE_BUCKET:
-                writer = DataFileWriter(self._postponed, *bucket, prefix=self._postponed_prefix)
+                writer = DataFileWriter(
+                    postponed_storage(self._storage), *bucket, prefix=self._postponed_prefix
+                )
             else:
                 writer = DataFileWriter(
                     self._storage,

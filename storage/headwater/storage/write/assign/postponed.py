@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.formats.avro_schema import refuse_for_avro
 from headwater.storage.rows.distribute import Codes, Numbers, partition_codes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import OneBucket, WithoutIndex, hashed_buckets
@@ -35,7 +36,17 @@ POSTPONED = OneBucket(POSTPONE_BUCKET, POSTPONE_BUCKET)
 
 
 def postponed_storage(storage: TableStorage) -> TableStorage:
-    """The table as files of postponed rows are written: quickly, as they come."""
+    """The table as files of postponed rows are written: quickly, as they come.
+
+    Raises:
+        Unsupported: Avro files cannot hold a column.
+    """
+    refuse_for_avro(
+        storage.schema.fields,
+        "spread rows over buckets when they are written ('postpone.batch-write-fixed-bucket' = "
+        "'true', not by a Spark stream): rows that wait for it are in Avro files, whatever "
+        "'file.format' is",
+    )
     options = {"file.format": "avro", "metadata.stats-mode": "none"}
     return storage.with_schema(storage.schema.with_options(options))
 
