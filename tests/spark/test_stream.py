@@ -627,6 +627,12 @@ def test_a_running_query_stops_before_other_columns(lake: SparkLake, folder: Pat
     assert ignoring.latestOffset(start, everything)["snapshotId"] == 5
     again = _reader(folder, **changes)
     assert again.latestOffset(end, everything)["snapshotId"] == 5
+    # A full read would lack the new column without a word.
+    full = _reader(folder).initialOffset()
+    with pytest.raises(Invalid, match="its columns changed with snapshot 4"):
+        running.latestOffset(full, everything)
+    assert again.latestOffset(full, everything)["snapshotId"] == 5
+    assert chosen.latestOffset(full, everything)["snapshotId"] == 5
 
 
 @pytest.mark.usefixtures("appended")

@@ -93,8 +93,9 @@ def _reach(
 ) -> StreamPosition:
     """The end of all that there is; of the first batch alone if that is all rows of a snapshot."""
     if not start.changes:
-        return start.following
-    end = start if newest is None else max(start, after(newest))
+        end = start.following
+    else:
+        end = start if newest is None else max(start, after(newest))
     if asked.to_schema_change and start < end:
         return end_before_schema_change(storage, start, end, newest, request.columns)
     return end

@@ -161,7 +161,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not position.changes:
             # The full read makes batches of its own, whose splits need no order.
             self._done(position)
-            end, newest = position.following, None
+            newest = self._newest()
+            end = self._before_schema_change(position, position.following, newest)
         else:
             end, newest = self._end(position)
         return self._offset(self._limited(position, end, newest) if is_limited else end)
@@ -179,7 +180,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of a batch within its limits; its beginning while it is to wait for rows."""
         limits = self._options.stream.limits or BatchLimits()
         if not position.changes:
-            newest = self._newest()
             check_history(self._rows.storage, position, newest)
         end, rows = self._batches.end_within(position, end, newest, limits)
         least, now = self._options.stream.least, self._rows.storage.runtime.monotonic()
@@ -203,10 +203,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = max(position, self._target)
         if self._bound is not None:
             end = bounded_end(self._rows.storage, position, end, newest, self._bound)
-        if self._options.stream.schema_change is SchemaChange.STOP and position < end:
-            storage, columns = self._rows.storage, self._options.columns
-            end = end_before_schema_change(storage, position, end, newest, columns)
-        return end, newest
+        return self._before_schema_change(position, end, newest), newest
+
+    def _before_schema_change(
+        self, position: StreamPosition, end: StreamPosition, newest: Snapshot | None
+    ) -> StreamPosition:
+        """The end, or what comes before a snapshot with other columns than the stream's."""
+        if self._options.stream.schema_change is not SchemaChange.STOP or end <= position:
+            return end
+        storage, columns = self._rows.storage, self._options.columns
+        return end_before_schema_change(storage, position, end, newest, columns)
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]

@@ -113,6 +113,11 @@ class ServedStreamReader(StreamReader):
             end = max(position, min(end, self._target))
         return end, newest
 
+    def _before_schema_change(
+        self, position: StreamPosition, end: StreamPosition, newest: Snapshot | None
+    ) -> StreamPosition:
+        return self._following(position)
+
     def _following(self, position: StreamPosition) -> StreamPosition:
         stops = self._options.stream.schema_change is SchemaChange.STOP
         told = self._source().following(position, self._policies, to_schema_change=stops)

@@ -257,7 +257,8 @@ def end_before_schema_change(
             changed[schema_id] = schema_id > own.id and differs
         if changed[schema_id]:
             before = max(position, StreamPosition(number))
-            if before == position:
+            # A full read is not cut short: it would lack what the new columns hold.
+            if before == position or not position.changes:
                 raise Invalid(
                     f"table {storage.name}: its columns changed with snapshot "
                     f"{position.snapshot_id}, and a running query keeps those that it began with: "
