@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from headwater.spark.condition_text import is_local_moment, is_moment, is_read_alike
 from headwater.spark.connection import Connection
 from headwater.spark.option_values import boolean_value
 from headwater.spark.row_change import RowChange
@@ -240,6 +241,13 @@ class WriteOptions:
         if not self.overwrite:
             return None
         if self.replace_where is None:
+            for name, value in (self.partition or {}).items():
+                if isinstance(value, str) and is_moment(schema, name) and is_local_moment(value):
+                    raise Unsupported(
+                        f"table {self.table}: the option partition does not know the session's "
+                        f"time zone, in which '{name}' would be '{value}': give it as in "
+                        "'2026-01-01 12:00:00Z', or use SparkLake.write(…, partition=…)"
+                    )
             return Replacement(self.partition, self.dynamic)
         where = parse_predicate(self.replace_where, schema)
         if not columns_of(where) <= set(schema.partition_keys):
@@ -249,6 +257,13 @@ class WriteOptions:
                 f"({', '.join(schema.partition_keys) or 'there are none'}): use "
                 "SparkLake.write(…, replace_where=…) or INSERT INTO … REPLACE WHERE, which read "
                 "the rows"
+            )
+        if not is_read_alike(self.replace_where, where, schema):
+            raise Unsupported(
+                f"table {self.table}: the option replaceWhere does not know the session's time "
+                f"zone, and '{self.replace_where}' has moments without one, or a time beside a "
+                "DATE: give them as in '2026-01-01 12:00:00Z', or use "
+                "SparkLake.write(…, replace_where=…) or INSERT INTO … REPLACE WHERE"
             )
         return Replacement(where=where)
 

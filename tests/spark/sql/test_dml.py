@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 from tests.spark.conftest import Rows, rows
 
 from headwater.spark import SparkLake
+from headwater.spark.errors import own_errors
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 pytestmark = pytest.mark.spark
@@ -275,6 +276,41 @@ def test_inserts_by_name_add_columns_if_the_session_says_so(lake: SparkLake) -> 
         (4, "z", 1, None),
         (5, None, None, 2),
     ]
+
+
+def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> None:
+    """Wherever a moment says which partition is replaced, dropped or written to."""
+    lake.sql("USE db")
+    conf = lake.spark.conf
+    before = str(conf.get("spark.sql.session.timeZone"))
+    conf.set("spark.sql.session.timeZone", "America/New_York")
+    at = "TIMESTAMP'2026-01-01 {}:00:00'"
+    try:
+        lake.sql("CREATE TABLE t (id INT, at TIMESTAMP) PARTITIONED BY (at)")
+        # UTC takes 12:00 for the second one's 17:00.
+        lake.sql(f"INSERT INTO t VALUES (1, {at.format(12)}), (2, {at.format(17)})")
+        new = lake.spark.sql(f"SELECT 3 AS id, {at.format(17)} AS at")
+        lake.write(new, "db.t", "overwrite", replace_where="At = '2026-01-01 17:00:00'")
+        assert rows(lake.sql("SELECT id FROM t")) == [(1,), (3,)]
+        lake.sql(f"INSERT OVERWRITE t PARTITION (at = {at.format(17)}) SELECT 4")
+        lake.write(new.drop("at"), "db.t", "overwrite", partition={"at": "2026-01-01 12:00:00"})
+        assert rows(lake.sql("SELECT id, hour(at) FROM t")) == [(3, 12), (4, 17)]
+        for option, value, problem in (
+            ("replaceWhere", "at = '2026-01-01 17:00:00'", "give them as in"),
+            ("partition", '{"at": "2026-01-01 17:00:00"}', "give it as in"),
+        ):
+            writer = new.write.format("headwater").mode("overwrite").option(option, value)
+            with pytest.raises(Unsupported, match=problem), own_errors():
+                writer.save("db.t")
+        writer = new.write.format("headwater").mode("overwrite")
+        writer.option("replaceWhere", "at = '2026-01-01 22:00:00Z'").save("db.t")
+        assert rows(lake.sql("SELECT id, hour(at) FROM t")) == [(3, 12), (3, 17)]
+        lake.sql("ALTER TABLE t DROP PARTITION (at = '2026-01-01 12:00:00')")
+        assert rows(lake.sql("SELECT id, hour(at) FROM t")) == [(3, 17)]
+        lake.sql("TRUNCATE TABLE t PARTITION (at = '2026-01-01 17:00:00')")
+        assert rows(lake.sql("SELECT id FROM t")) == []
+    finally:
+        conf.set("spark.sql.session.timeZone", before)
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])

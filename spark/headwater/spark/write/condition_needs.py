@@ -15,13 +15,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from headwater.spark.condition_text import is_read_alike
 from headwater.spark.source.needs import filter_of, needs_of, stand_in
 from headwater.spark.types import spark_schema
 from headwater.spark.write.join_condition import equal_columns
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.filter import Predicate, columns_of, parse_predicate
+from headwater.storage.predicate.filter import Predicate, parse_predicate
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.atomic_type import AtomicType, Root
 
 __all__ = ["JoinNeeds", "columns_needed", "join_needs", "rows_told", "wanted_rows"]
 
@@ -186,13 +186,7 @@ def _read(storage: TableStorage, condition: Column | str) -> Predicate | None:
         predicate = parse_predicate(condition, storage.schema)
     except (Invalid, NotFound, Unsupported):
         return None
-    for name in columns_of(predicate):
-        kind = storage.schema.column(name).type
-        # Spark reads moments in the session's time zone, and leaves the time out beside a date.
-        root = kind.root if isinstance(kind, AtomicType) else None
-        if root is Root.TIMESTAMP_LTZ or (root is Root.DATE and ":" in condition):
-            return None
-    return predicate
+    return predicate if is_read_alike(condition, predicate, storage.schema) else None
 
 
 def _tells_time(condition: Column | str) -> bool:

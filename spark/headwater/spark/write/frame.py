@@ -15,17 +15,21 @@ from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.nested_defaults import with_nested_defaults
+from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.save import save_frame
+from headwater.spark.write.update import TARGET
 from headwater.spark.write.update import replace_where as replace_rows
 from headwater.spark.write.upsert import upsert_rows
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.write import WritePlan
-from headwater.storage.predicate.filter import columns_of, parse_predicate
+from headwater.storage.predicate.filter import columns_of
+from headwater.storage.predicate.sql_text import to_sql
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
@@ -80,9 +84,14 @@ def write_frame(
         raise Invalid(f"replace_where and {given[0]} both say what to overwrite; leave one out")
     if merging is not None:
         table = merge_columns(table, df.schema, merging)
-    if replace_where is not None and not _is_on_partitions(replace_where, table):
-        replace_rows(session, table, df, replace_where)
-        return
+    replaced: str | None = None
+    if replace_where is not None:
+        replaced = _on_partitions(session, replace_where, table)
+        if replaced is None:
+            replace_rows(session, table, df, replace_where)
+            return
+    if partition is not None:
+        partition = in_session_zone(session.spark, table.schema, partition)
     for column, value in static_partition(table.storage, partition or {}).items():
         if column not in df.columns:
             data_type = table.schema.column(column).type
@@ -104,7 +113,7 @@ def write_frame(
         # Below, once for all attempts.
         compacts=False,
         numbered=numbered,
-        replace_where=replace_where,
+        replace_where=replaced,
     )
     plan = WritePlan(table.storage, options.replacement(table.schema))
     # Who says what must be unchanged plans anew after a conflict.
@@ -116,13 +125,15 @@ def write_frame(
     compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
 
 
-def _is_on_partitions(condition: str, table: Table) -> bool:
-    """True for a condition that partitions fulfil as a whole, so that no row need be read."""
-    try:
-        predicate = parse_predicate(condition, table.schema)
-    except Unsupported:
-        return False
-    return columns_of(predicate) <= set(table.schema.partition_keys)
+def _on_partitions(session: CatalogSession, condition: str, table: Table) -> str | None:
+    """A condition that partitions fulfil as a whole, so that no row need be read, as our own.
+
+    It has Spark's meaning. None where rows must be read, or Spark alone can judge it.
+    """
+    predicate = rows_told(session.spark, table.storage, condition, TARGET)
+    if predicate is None or not columns_of(predicate) <= set(table.schema.partition_keys):
+        return None
+    return to_sql(predicate, table.schema)
 
 
 def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:

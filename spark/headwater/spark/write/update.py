@@ -34,9 +34,17 @@ from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.predicate.filter import Constant, Predicate
 from headwater.storage.snapshot.snapshot import Snapshot
 
-__all__ = ["delete_counted", "delete_rows", "delete_where", "replace_where", "update_rows"]
+__all__ = [
+    "TARGET",
+    "delete_counted",
+    "delete_rows",
+    "delete_where",
+    "replace_where",
+    "update_rows",
+]
 
-_TARGET = "target"
+TARGET = "target"
+"""The name of a table in a condition on its rows."""
 
 
 def update_rows(
@@ -45,7 +53,7 @@ def update_rows(
     values: Mapping[str, object],
     where: Expression | None = None,
     *,
-    alias: str = _TARGET,
+    alias: str = TARGET,
 ) -> RowCounts:
     """Give some columns of the rows that fulfil a condition new values, as one commit.
 
@@ -73,7 +81,7 @@ def delete_rows(
     table: Table,
     where: Expression | None = None,
     *,
-    alias: str = _TARGET,
+    alias: str = TARGET,
 ) -> RowCounts:
     """Delete the rows that fulfil a condition of Spark's, as one commit; else as `update_rows`."""
     return _change(session, table, Action.DELETE, None, where, alias)
@@ -84,7 +92,7 @@ def delete_where(session: CatalogSession, table: Table, where: Expression) -> No
 
     That one deletes rows of tables of any merge engine.
     """
-    predicate = _own_condition(session, table, where, _TARGET) if isinstance(where, str) else None
+    predicate = _own_condition(session, table, where, TARGET) if isinstance(where, str) else None
     if predicate is None:
         delete_rows(session, table, where)
     else:
@@ -145,8 +153,8 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
             "replaced in one commit; delete the rows, then insert others"
         )
     assignment = StoreAssignment(session.spark, table.name)
-    projection = Projection(storage, assignment, _TARGET)
-    predicate = wanted_rows(session.spark, storage, where, _TARGET)
+    projection = Projection(storage, assignment, TARGET)
+    predicate = wanted_rows(session.spark, storage, where, TARGET)
     names = list(storage.schema.field_by_name)
     given = {name: sf.col(quoted(name)) for name in names if name in rows.columns}
     insert = Clause(Action.INSERT, None, given)
@@ -161,7 +169,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
             target = read_target(session, table, base, names, predicate)
-            old = target.frame.alias(_TARGET).where(condition)
+            old = target.frame.alias(TARGET).where(condition)
             gone = projection.changes(old, [Clause(Action.DELETE)], target.places)
             added = without_places(new, target.frame)
             return Changes(

@@ -58,15 +58,20 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     for words, instead in _REFUSED.items():
         if statement.peek(*words):
             raise Unsupported(f"ALTER TABLE … {' '.join(words)} is not supported: {instead}")
-    for words, of_table in _OF_TABLES.items():
+    for words, of_tags in TAG_CLAUSES.items():
         if statement.peek(*words):
-            of_table(statement, context.catalog.table(str(name)))
+            of_tags(statement, context.catalog.table(str(name)))
+            return
+    for words, of_partitions in PARTITION_CLAUSES.items():
+        if statement.peek(*words):
+            of_partitions(statement, context.catalog.table(str(name)), context)
             return
     for words, clause in _CLAUSES.items():
         if statement.accept(*words):
             clause(statement, context.catalog.table(str(name)), context)
             return
-    raise statement.unexpected(", ".join(" ".join(words) for words in (*_CLAUSES, *_OF_TABLES)))
+    known = (*_CLAUSES, *PARTITION_CLAUSES, *TAG_CLAUSES)
+    raise statement.unexpected(", ".join(" ".join(words) for words in known))
 
 
 def _set_properties(statement: Statement, table: Table, context: SqlContext) -> None:
@@ -154,7 +159,6 @@ def _alter_columns(statement: Statement, table: Table, context: SqlContext) -> N
     table.alter(*read_altered_columns(statement, table.schema))
 
 
-_OF_TABLES = {**PARTITION_CLAUSES, **TAG_CLAUSES}
 _CLAUSES: Mapping[tuple[str, ...], _Clause] = {
     ("SET", "TBLPROPERTIES"): _set_properties,
     ("UNSET", "TBLPROPERTIES"): _unset_properties,

@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headwater.catalog.table.table import Table
+from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.names import column_name
 from headwater.spark.sql.statement import Statement
+from headwater.spark.write.partition_moments import in_session_zone
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.types.values import partition_text
 
-__all__ = ["PARTITION_CLAUSES", "partition_texts"]
+__all__ = ["PARTITION_CLAUSES", "partition_texts", "partition_values"]
 
 
-def partition_texts(table: Table, partition: Mapping[str, str | None]) -> dict[str, str]:
+def partition_values(
+    context: SqlContext, table: Table, partition: Mapping[str, str | None]
+) -> dict[str, object]:
+    """A partition's values as Spark reads them, by the columns' own names.
+
+    Raises:
+        Invalid: A moment is none.
+        NotFound: A column is no partition column.
+    """
+    fields = table.schema.partition_fields
+    named = {column_name(fields, key): value for key, value in partition.items()}
+    return in_session_zone(context.session.spark, table.schema, named)
+
+
+def partition_texts(
+    context: SqlContext, table: Table, partition: Mapping[str, str | None]
+) -> dict[str, str]:
     """A partition's values as in directory names, by the columns' own names.
 
     Raises:
@@ -23,8 +41,7 @@ def partition_texts(table: Table, partition: Mapping[str, str | None]) -> dict[s
         NotFound: A column is no partition column.
     """
     schema = table.schema
-    named = {column_name(schema.partition_fields, key): v for key, v in partition.items()}
-    values = static_partition(table.storage, named)
+    values = static_partition(table.storage, partition_values(context, table, partition))
     return {
         key: partition_text(values[key], schema.column(key), schema.table_options)
         for key in schema.partition_keys
@@ -32,20 +49,22 @@ def partition_texts(table: Table, partition: Mapping[str, str | None]) -> dict[s
     }
 
 
-def _read_partitions(statement: Statement, table: Table) -> list[dict[str, str]]:
+def _read_partitions(
+    statement: Statement, table: Table, context: SqlContext
+) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     while True:
-        found.append(partition_texts(table, read_partition(statement)))
+        found.append(partition_texts(context, table, read_partition(statement)))
         statement.accept(",")
         if not statement.peek("PARTITION"):
             return found
 
 
-def _add(statement: Statement, table: Table) -> None:
+def _add(statement: Statement, table: Table, context: SqlContext) -> None:
     """``ADD [IF NOT EXISTS] PARTITION (a = 1) [PARTITION (…)]``, where the catalog keeps them."""
     statement.expect("ADD")
     ignore = statement.accept("IF", "NOT", "EXISTS")
-    specs = _read_partitions(statement, table)
+    specs = _read_partitions(statement, table, context)
     if statement.peek("LOCATION"):
         raise Unsupported("ADD PARTITION … LOCATION is not supported: the files of a table are its")
     statement.end()
@@ -60,11 +79,11 @@ def _require_all(table: Table, spec: Mapping[str, str]) -> None:
         raise Invalid(f"table {table.name}: name the partition's '{missing[0]}', too")
 
 
-def _drop(statement: Statement, table: Table) -> None:
+def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     """``DROP [IF EXISTS] PARTITION (a = 1) [, PARTITION (…)] [PURGE]``, all as one commit."""
     statement.expect("DROP")
     ignore = statement.accept("IF", "EXISTS")
-    specs = _read_partitions(statement, table)
+    specs = _read_partitions(statement, table, context)
     statement.accept("PURGE")
     statement.end()
     present = [each.spec for each in table.partitions()]
@@ -92,7 +111,7 @@ def _matching(
     return [each for each in present if spec.items() <= each.items()]
 
 
-PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table], None]] = {
+PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table, SqlContext], None]] = {
     ("ADD", "PARTITION"): _add,
     ("ADD", "IF", "NOT", "EXISTS"): _add,
     ("DROP", "PARTITION"): _drop,

@@ -10,6 +10,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.databases import set_database_comment
+from headwater.spark.sql.ddl.partitions import partition_values
 from headwater.spark.sql.names import (
     accept_database_word,
     column_name,
@@ -85,8 +86,7 @@ def _truncate(statement: Statement, context: SqlContext) -> None:
     if partition is None:
         table.truncate()
         return
-    fields = table.schema.partition_fields
-    table.drop_partitions({column_name(fields, key): value for key, value in partition.items()})
+    table.drop_partitions(partition_values(context, table, partition))
 
 
 def _comment(statement: Statement, context: SqlContext) -> None:

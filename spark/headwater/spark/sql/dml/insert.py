@@ -21,6 +21,7 @@ from headwater.spark.types import spark_type
 from headwater.spark.write.change_commit import insert_rows
 from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.update import replace_where
 from headwater.spark.write.upsert import upsert_rows
@@ -88,7 +89,8 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         )
     fixed: dict[str, object] = {}
     if statement.accept("PARTITION"):
-        fixed = _partition(statement, table)
+        named = _partition(statement, table)
+        fixed = in_session_zone(context.session.spark, table.schema, named)
     if statement.peek("IF"):
         raise Unsupported(
             f"table {table.name}: INSERT OVERWRITE … IF NOT EXISTS is not supported; ask for the "

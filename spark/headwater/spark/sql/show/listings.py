@@ -91,7 +91,7 @@ def _partition_row(
     table = context.catalog.table(f"{database}.{name}")
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
-    wanted = partition_texts(table, partition)
+    wanted = partition_texts(context, table, partition)
     found = [each for each in table.partitions() if wanted == dict(each.spec)]
     if not found:
         raise NotFound(
@@ -162,7 +162,7 @@ def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
     statement.end()
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions")
-    wanted = partition_texts(table, partition).items()
+    wanted = partition_texts(context, table, partition).items()
     rows = [
         (_shown_partition(table, found.spec),)
         for found in table.partitions()
