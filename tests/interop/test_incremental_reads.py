@@ -157,6 +157,11 @@ def test_differences_are_those_of_what_reads_show(lake: Lake, java_client: JavaC
     assert ours == [("+I", 1, 1), ("+I", 2, 2)]
     # From 2.0 on Java counts level 0 of both snapshots, which its reads of them leave out.
     assert theirs == ([] if java_client.name.endswith("2.0.0") else ours)
+    # Before, it leaves level 0 out of what each snapshot added, too, and tells of no change.
+    between = {"incremental-between": "0,2", "incremental-between-scan-mode": "delta"}
+    assert read(table.with_options(between).inspect.audit_log().to_arrow()) == ours
+    added = read(java_client.read(f"{name}$audit_log", options=between))
+    assert added == (ours if java_client.name.endswith("2.0.0") else [])
 
 
 @pytest.mark.interop_java
