@@ -163,6 +163,10 @@ def test_tokens_are_made_and_revoked_over_http(make: Make) -> None:
         {"scopes": ["fly"]},
         {"warehouses": []},
         {"lifetimeMillis": 0},
+        # Misspelt, a limit would be none.
+        {"scope": ["read"]},
+        {"warehouse": ["main"]},
+        {"lifetimeSeconds": 60},
     ]
     for wrong in mistakes:
         answer = manager("POST", "/management/v1/tokens", {"name": "bob", **wrong})

@@ -151,6 +151,7 @@ def test_a_change_reaches_the_other_server_within_seconds(
         ("POST", "", {"name": "a", "location": "s3:/x/y"}, 400),
         ("POST", "", {"name": "a", "location": "{here}/../x"}, 403),
         ("POST", "", {"name": "a"}, 400),
+        ("POST", "", {"name": "a", "location": "{here}/x", "storageOptions": "x"}, 400),
         ("GET", "/none", None, 404),
         ("POST", "/none", {"updates": {"a": "b"}}, 404),
         ("DELETE", "/none", None, 404),

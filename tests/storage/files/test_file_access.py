@@ -298,3 +298,11 @@ def test_a_listing_that_the_store_refuses_is_forbidden(work: str) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize("options", [{"s3.secret-key": "TOP"}, {"s3.access-key": "TOP"}])
+def test_half_a_key_is_refused_before_anything_is_sent(options: dict[str, str]) -> None:
+    files = open_file_access("s3://lake/in", options)
+    with pytest.raises(Invalid, match="s3://lake cannot be used together") as caught:
+        files.read("s3://lake/in/x")
+    assert "TOP" not in str(caught.value)

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from headwater.catalog.model.dropped_tables import DroppedTableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.examples import ORDERS, example
-from headwater.catalog.wire.tables import IdentifierModel, Paged, WireModel
+from headwater.catalog.wire.tables import IdentifierModel, OwnRequest, Paged, WireModel
 
 __all__ = [
     "DroppedTableModel",
@@ -85,7 +85,7 @@ class ListDroppedTablesResponse(Paged):
     dropped_tables: list[DroppedTableModel]
 
 
-class RestoreTableRequest(WireModel):
+class RestoreTableRequest(OwnRequest):
     """``POST …/dropped-tables/{id}/restore``; without a destination it keeps its old name."""
 
     model_config = example({"destination": None})

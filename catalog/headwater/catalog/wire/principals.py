@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from headwater.catalog.model.groups import Membership
 from headwater.catalog.model.tokens import NewToken, TokenInfo
 from headwater.catalog.wire.examples import example
-from headwater.catalog.wire.tables import Paged, WireModel
+from headwater.catalog.wire.tables import OwnRequest, Paged, WireModel
 
 __all__ = [
     "AddMemberRequest",
@@ -69,7 +69,7 @@ class TokenModel(WireModel):
         )
 
 
-class CreateTokenRequest(WireModel):
+class CreateTokenRequest(OwnRequest):
     """``POST …/tokens``.
 
     Attributes:
@@ -158,7 +158,7 @@ class ListMembershipsResponse(Paged):
     memberships: list[MembershipModel]
 
 
-class AddMemberRequest(WireModel):
+class AddMemberRequest(OwnRequest):
     """``POST …/groups/{group}/members``."""
 
     model_config = example({"principal": "ada"})

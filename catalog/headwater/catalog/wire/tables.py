@@ -42,6 +42,7 @@ __all__ = [
     "ListTablesGloballyResponse",
     "ListTablesResponse",
     "Listed",
+    "OwnRequest",
     "Paged",
     "RegisterTableRequest",
     "RenameTableRequest",
@@ -86,6 +87,15 @@ class WireModel(BaseModel):
         extra="ignore",
         frozen=True,
     )
+
+
+class OwnRequest(WireModel):
+    """Base of requests that only Headwater has: an unknown field is refused.
+
+    One that limits what is asked for, and is misspelt, would otherwise leave it without a limit.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Empty(WireModel):

@@ -9,12 +9,12 @@ from pydantic import Field
 from headwater.catalog.model.temporary_keys import TemporaryKey
 from headwater.catalog.wire.examples import example
 from headwater.catalog.wire.principals import ScopeName
-from headwater.catalog.wire.tables import WireModel
+from headwater.catalog.wire.tables import OwnRequest, WireModel
 
 __all__ = ["CreateTemporaryKeyRequest", "TemporaryKeyModel"]
 
 
-class CreateTemporaryKeyRequest(WireModel):
+class CreateTemporaryKeyRequest(OwnRequest):
     """``POST …/temporary-keys``.
 
     Attributes:

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from headwater.catalog.model.warehouses import WarehouseInfo
 from headwater.catalog.wire.examples import example
-from headwater.catalog.wire.tables import Paged, WireModel
+from headwater.catalog.wire.tables import OwnRequest, Paged, WireModel
 
 __all__ = [
     "AddWarehouseRequest",
@@ -32,7 +32,7 @@ _LAKE: dict[str, JsonValue] = {
 }
 
 
-class AddWarehouseRequest(WireModel):
+class AddWarehouseRequest(OwnRequest):
     """A new warehouse."""
 
     model_config = example(
@@ -52,7 +52,7 @@ class AddWarehouseRequest(WireModel):
     options: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
-class SetWarehouseRequest(WireModel):
+class SetWarehouseRequest(OwnRequest):
     """Options to set, and names of options to remove."""
 
     model_config = example(

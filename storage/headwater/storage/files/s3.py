@@ -186,11 +186,17 @@ def _open(bucket: str, options: Mapping[str, str]) -> S3Store:
     )
     settings["virtual_hosted_style_request"] = str(path_style.lower() != "true").lower()
     settings["conditional_put"] = "etag"
-    return S3Store(
-        bucket,
-        config=cast("S3Config", settings),
-        client_options={"allow_http": endpoint.startswith("http://")},
-    )
+    try:
+        return S3Store(
+            bucket,
+            config=cast("S3Config", settings),
+            client_options={"allow_http": endpoint.startswith("http://")},
+        )
+    except BaseError as error:
+        sentence = str(error).partition("\n")[0]
+        raise Invalid(
+            f"the options for storage in s3://{bucket} cannot be used together: {sentence}"
+        ) from error
 
 
 def _status(directory: str, prefix: str, item: ObjectMeta) -> FileStatus:
