@@ -108,23 +108,6 @@ def test_a_query_that_names_a_table_twice_is_one(lake: SparkLake, upserted: str)
 
 
 @pytest.mark.modes
-def test_rows_that_a_condition_leaves_are_looked_up_by_workers(
-    lake: SparkLake, upserted: str
-) -> None:
-    merged: list[bool] = []
-    for _ in range(3):
-        for condition in ("id = 33", "name = 'second-33'"):
-            frame = lake.sql(f"SELECT name FROM db.t WHERE {condition}")
-            assert "MapInArrow" in plan(frame)
-            assert rows(frame) == [("second-33",)]
-            (read,) = lake.last_query
-            merged.append(any(split.live_rows is None for split in read.division.python))
-    # Once their live rows are known, workers do not merge the same files again.
-    assert merged[:1] == [True]
-    assert merged[-1:] == [False]
-
-
-@pytest.mark.modes
 def test_other_rules_are_not_those_that_a_merge_was_made_by(
     lake: SparkLake, upserted: str, numbered: Numbered
 ) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from headwater.client import Lake
 from headwater.spark.connection import Connection
+from headwater.spark.counting_session import CountingSession
 from headwater.spark.live_rows import LiveRowsCache
 from headwater.storage.jobs.executor import Executor
 
@@ -24,6 +25,7 @@ class CatalogSession:
         catalog: The catalog without Spark.
         executor: Runs a job's tasks as Spark's.
         live_rows: The live rows of files that queries have read.
+        counting: A copy of the Spark session for scans whose rows are counted.
     """
 
     spark: SparkSession
@@ -31,3 +33,4 @@ class CatalogSession:
     catalog: Lake
     executor: Executor
     live_rows: LiveRowsCache = field(default_factory=lambda: LiveRowsCache(0, 1))
+    counting: CountingSession = field(default_factory=CountingSession)

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from headwater.spark.names import quoted
 from headwater.storage.index.live_rows import LiveRows
 
-__all__ = ["MOST_FILES", "live_rows_of"]
+__all__ = ["MOST_FILES", "array_literal", "live_rows_of"]
 
 MOST_FILES = 128
 """The most files whose rows are told apart by one condition."""
@@ -48,7 +48,7 @@ def live_rows_of(frame: DataFrame, files: Sequence[tuple[int, LiveRows]]) -> Dat
     place = f"shiftright(_metadata.file_size * get({name}, 0), {_SHIFT}) & get({name}, 1)"
     bit = f"(get({name}, CAST({_HEAD} + ({place}) AS INT)) + _metadata.row_index)"
     word = f"get({name}, CAST(shiftright({bit}, 6) AS INT))"
-    literal = _literal(frame.sparkSession, _words(files))
+    literal = array_literal(frame.sparkSession, _words(files))
     return frame.withColumn(column, literal).where(
         f"getbit({word}, CAST({bit} & {_BITS - 1} AS INT)) = 1"
     )
@@ -78,7 +78,7 @@ def _places(sizes: npt.NDArray[np.int64], count: int) -> tuple[int, npt.NDArray[
     return None
 
 
-def _literal(spark: SparkSession, words: npt.NDArray[np.int64]) -> Column:
+def array_literal(spark: SparkSession, words: npt.NDArray[np.int64]) -> Column:
     """An array of Spark's that shares the memory of the bytes that the JVM is handed."""
     jvm: Any = spark._jvm
     catalyst = jvm.org.apache.spark.sql.catalyst.expressions

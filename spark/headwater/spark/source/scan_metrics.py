@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from headwater.spark.source.read_counter import Measured
 
-__all__ = ["FileRows", "Runs"]
+__all__ = ["FileRows", "Runs", "scans_of"]
 
 _SCAN = "FileSourceScanExec"
 _ADAPTIVE = "AdaptiveSparkPlanExec"
@@ -39,10 +39,12 @@ class Runs:
     Attributes:
         query: The query's frame.
         part: The frame in that place, of which the query's was made.
+        scans: Scans that give it rows and are no part of its plan.
     """
 
     query: DataFrame
     part: DataFrame
+    scans: tuple[DataFrame, ...] = ()
 
     def measured(self, rows: Mapping[str, FileRows], frame: DataFrame | None) -> Measured | None:
         """The files, bytes and rows that Spark's own scans of the place read in the last run.
@@ -58,13 +60,22 @@ class Runs:
             # Each listing of files is one object in all plans that are made of its frame.
             listings = {self._identity(leaf) for leaf in _relations(self.part)}
             executed = _execution(self.query if frame is None else frame).executedPlan()
-            scans = list(_scans(executed))
+            scans = list(scans_of(executed))
             own = (scan for scan in scans if self._identity(scan) in listings)
             found = [_figures(scan, rows) for scan in own]
+            apart = [
+                scan
+                for each in self.scans
+                for scan in scans_of(_execution(each).executedPlan())
+                if _metric(scan, "numOutputRows")
+            ]
+            found += [_figures(scan, rows) for scan in apart]
         except Py4JError:
             return None
-        has_run = _is_final(executed) or any(
-            _metric(scan, "numFiles") or _metric(scan, "numOutputRows") for scan in scans
+        has_run = (
+            bool(apart)
+            or _is_final(executed)
+            or any(_metric(scan, "numFiles") or _metric(scan, "numOutputRows") for scan in scans)
         )
         return sum(found, Measured()) if has_run else None
 
@@ -85,7 +96,8 @@ def _relations(frame: DataFrame) -> Iterator[Any]:
             yield leaf
 
 
-def _scans(node: Any) -> Iterator[Any]:
+def scans_of(node: Any) -> Iterator[Any]:
+    """Spark's own scans of files in a plan, as the JVM has them, from left to right."""
     kind = str(node.getClass().getSimpleName())
     if kind == _SCAN:
         yield node
@@ -95,7 +107,7 @@ def _scans(node: Any) -> Iterator[Any]:
     elif kind.endswith(_STAGE):
         children.append(node.plan())
     for child in children:
-        yield from _scans(child)
+        yield from scans_of(child)
 
 
 def _is_final(node: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame
@@ -11,8 +13,10 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
+from headwater.spark.source.counted_scan import counted_rows
+from headwater.spark.source.division import Division, divide
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
-from headwater.spark.source.parquet_scan import Division, divide, native_frame
+from headwater.spark.source.parquet_scan import native_frame
 from headwater.spark.source.read_counter import WorkerCounter
 from headwater.spark.source.worker_rows import Places, worker_frame
 from headwater.spark.types import spark_schema
@@ -61,14 +65,14 @@ def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
     # Spark's own scan reads the condition's columns, too, and then keeps the rows it is true for.
     wider = [*names, *sorted(columns_of(predicate) - set(names))]
     division = divide_rows(session, scan, wider)
-    workers = Division((), division.python)
+    others = replace(division, native=())
     if not division.native:
-        return frame_of_division(session, scan, workers, schema)
+        return frame_of_division(session, scan, others, schema)
     frame = native_frame(session.spark, scan.storage, division.native, wider, division.live_rows)
     frame = frame.where(to_sql(predicate, scan.storage.schema)).select(*map(quoted, names))
-    if not division.python:
+    if not (others.python or others.counted):
         return frame
-    return frame.union(frame_of_division(session, scan, workers, schema))
+    return frame.union(frame_of_division(session, scan, others, schema))
 
 
 def frame_with_metadata(session: CatalogSession, scan: Scan, columns: Sequence[str]) -> DataFrame:
@@ -87,18 +91,38 @@ def frame_with_metadata(session: CatalogSession, scan: Scan, columns: Sequence[s
     return worker_frame(session.spark, rows, rows.splits, schema, parallelism)
 
 
-def divide_rows(session: CatalogSession, rows: Rows, columns: Sequence[str]) -> Division:
+def divide_rows(
+    session: CatalogSession,
+    rows: Rows,
+    columns: Sequence[str],
+    places: Places = Places.NONE,
+) -> Division:
     """Plan rows, and divide their splits between the readers.
 
     Args:
         session: The catalog's.
         rows: The rows.
         columns: The columns that Spark's own scan would have to read.
+        places: The places that are to be told with the rows.
     """
     if isinstance(rows, Scan) and not isinstance(rows, BranchScan) and not rows.is_served:
-        others = set(rows.storage.schema.field_by_name) - set(rows.storage.schema.partition_keys)
-        selective = rows.predicate is not None and not others.isdisjoint(_narrowing(rows.predicate))
-        return divide(rows.storage, rows.splits, columns, session.live_rows, selective=selective)
+        condition = rows.predicate
+        if condition is not None:
+            partition_keys = set(rows.storage.schema.partition_keys)
+            condition = None if _narrowing(condition) <= partition_keys else condition
+        counts = (
+            condition is not None
+            and places is Places.NONE
+            and columns_of(condition) <= set(columns)
+        )
+        return divide(
+            rows.storage,
+            rows.splits,
+            columns,
+            session.live_rows,
+            condition=condition,
+            counts=counts,
+        )
     return Division((), rows.splits)
 
 
@@ -124,8 +148,9 @@ def frame_of_division(
     *,
     places: Places = Places.NONE,
     counter: WorkerCounter | None = None,
+    scans: list[DataFrame] | None = None,
 ) -> DataFrame:
-    """Rows by both readers; those of Spark's own scan are not held to the rows' predicate.
+    """Rows by all readers; those of `Division.native` are not held to the rows' predicate.
 
     Args:
         session: The catalog's.
@@ -134,9 +159,27 @@ def frame_of_division(
         schema: The columns of `rows`.
         places: Append the columns that tell of these places.
         counter: Is told what Python workers read; None if nobody asks.
+        scans: Scans are appended that are no part of the frame's plan; None if nobody asks.
     """
     spark = session.spark
     frames: list[DataFrame] = []
+    if division.counted:
+        assert rows.predicate is not None
+        counted = counted_rows(
+            spark,
+            session.counting,
+            rows.storage,
+            division,
+            schema.fieldNames(),
+            rows.predicate,
+            session.connection.parallelism,
+        )
+        if counted is None:
+            division = division.without_counted
+        else:
+            frames.append(counted.frame)
+            if scans is not None:
+                scans.append(counted.scan)
     if division.native:
         names, positioned = schema.fieldNames(), places is Places.FILES
         native = native_frame(
@@ -151,4 +194,4 @@ def frame_of_division(
         )
     if not frames:
         return spark.createDataFrame([], schema)
-    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    return reduce(DataFrame.union, frames)

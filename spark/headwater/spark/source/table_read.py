@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
-from headwater.spark.source.parquet_scan import Division, file_path
+from headwater.spark.source.division import Division, file_path
 from headwater.spark.source.projection import projected
 from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import FileRows, Runs
@@ -103,7 +103,7 @@ class TableRead:
     @property
     def native_files(self) -> int:
         """Those of `files` that Spark's own Parquet scan reads; Python workers read the others."""
-        return _files(self.division.native)
+        return _files(self.division.by_spark)
 
     def measured(self, frame: DataFrame | None = None) -> Measured | None:
         """The files, bytes and rows that were read when the query ran.
@@ -143,7 +143,7 @@ class TableRead:
     def _native_rows(self) -> dict[str, FileRows]:
         """The rows of the files that Spark's own scan reads, by their names."""
         found: dict[str, FileRows] = {}
-        for split in self.division.native:
+        for split in self.division.by_spark:
             for file in split.files:
                 live = self.division.live_rows.get(file_path(split, file))
                 count = file.row_count if live is None else live.count
@@ -155,7 +155,7 @@ class TableRead:
         if self.rows is not None and self.rows.is_served:
             # The files of what a server reads are not told.
             return ()
-        return (*self.division.native, *self.division.python)
+        return (*self.division.by_spark, *self.division.python)
 
     @cached_property
     def _whole(self) -> tuple[Split, ...]:
@@ -163,10 +163,17 @@ class TableRead:
         return () if rows is None or rows.is_served else rows.narrowed(None, None).splits
 
 
-def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
+def read_frame(
+    session: CatalogSession, read: TableRead, scans: list[DataFrame] | None = None
+) -> DataFrame:
     """A table with all its columns, of which those that are not needed are null.
 
     The query's text is read again with them: ``*`` and the like must mean the same.
+
+    Args:
+        session: The catalog's.
+        read: The part that is needed.
+        scans: As `frame_of_division` takes them.
     """
     spark, schema = session.spark, read.relation.schema
     if read.rows is None:
@@ -179,7 +186,7 @@ def read_frame(session: CatalogSession, read: TableRead) -> DataFrame:
         return spark.createDataFrame(type(content).from_batches(batches, arrow))
     part = st.StructType([each for each in schema.fields if each.name in read.columns])
     counter = None if read.counter is None else read.counter.told
-    frame = frame_of_division(session, read.rows, read.division, part, counter=counter)
+    frame = frame_of_division(session, read.rows, read.division, part, counter=counter, scans=scans)
     if len(part) == len(schema):
         return frame
     return projected(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.source.parquet_scan import Division
+from headwater.spark.source.division import Division
 from headwater.spark.source.table_frame import divide_rows, frame_of_division
 from headwater.spark.source.worker_rows import Places
 from headwater.spark.types import spark_schema, spark_type
@@ -92,12 +92,14 @@ def read_target(
     text = None if predicate is None else to_sql(predicate, storage.schema)
     scan = Scan(storage, snapshot, names, predicate, for_change=True)
     schema = spark_schema(storage.schema.columns(names))
-    division = Division((), ())
-    if snapshot is not None:
-        division = Division((), scan.splits) if rewrites else divide_rows(session, scan, names)
     places = Places.NONE if storage.schema.primary_keys else Places.FILES
     if rewrites:
         places = Places.BUCKETS
+    division = Division((), ())
+    if snapshot is not None:
+        division = (
+            Division((), scan.splits) if rewrites else divide_rows(session, scan, names, places)
+        )
     frame = frame_of_division(session, scan, division, schema, places=places)
     if storage.schema.table_options.evolves_columns:
         # Expressions may name columns that their values do not depend on.

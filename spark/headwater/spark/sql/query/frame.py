@@ -73,11 +73,14 @@ def read_relations(
         counter = read_counter(spark.sparkContext) if shows_plans(spark) else None
         read = plan_read(context.session, relation, need, at, zone)
         reads.append(replace(read, counter=counter))
-    frames = [read_frame(context.session, read) for read in reads]
+    scans: list[list[DataFrame]] = [[] for _ in reads]
+    frames = [
+        read_frame(context.session, read, own) for read, own in zip(reads, scans, strict=True)
+    ]
     answer = run(frames)
     if shows_plans(spark):
-        pairs = zip(reads, frames, strict=True)
-        reads = [replace(read, runs=Runs(answer, frame)) for read, frame in pairs]
+        parts = zip(reads, frames, scans, strict=True)
+        reads = [replace(read, runs=Runs(answer, frame, tuple(own))) for read, frame, own in parts]
     context.last_query = tuple(reads)
     return answer
 
