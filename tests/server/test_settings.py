@@ -53,6 +53,40 @@ def test_a_contradiction_is_one_sentence(values: dict[str, object], sentence: st
     assert "\n" not in error.value.message
 
 
+@pytest.mark.parametrize("name", ["allowed_locations", "external_locations"])
+@pytest.mark.parametrize(
+    "entry", ['["/a"]', '"/a"', "lakes", "./lakes", "~/lakes", "c:/lakes", ".."]
+)
+def test_a_list_of_locations_names_absolute_paths_and_uris_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, entry: str
+) -> None:
+    variable = f"HEADWATER_{name.upper()}"
+    monkeypatch.setenv(variable, f"/a, s3://bucket/b,{entry}")
+    with pytest.raises(Invalid) as error:
+        load_settings()
+    assert error.value.message == (
+        f"setting '{name}': '{entry}' is neither a URI nor an absolute path; write locations with "
+        "commas between them, as in /lakes,s3://bucket/lakes"
+    )
+    monkeypatch.setenv(variable, "/a, s3://bucket/b, file:///c")
+    assert getattr(load_settings(), name) == ("/a", "s3://bucket/b", "file:///c")
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("s3://user:hidden@bucket", "credentials"),
+        ("s3:/bucket", "neither a URI"),
+        ("s3://b/..", ".."),
+    ],
+)
+def test_a_list_of_locations_names_no_malformed_uri(entry: str, words: str) -> None:
+    with pytest.raises(Invalid) as error:
+        load_settings({"allowed_locations": ["/a", entry]})
+    assert words in error.value.message
+    assert "hidden" not in error.value.message
+
+
 def test_a_refusal_quotes_no_secret() -> None:
     with pytest.raises(Invalid) as error:
         load_settings({"host": "0.0.0.0", "tokens": [], "database_url": "sqlite:///hidden.db"})

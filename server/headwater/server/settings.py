@@ -27,6 +27,7 @@ from headwater.server.audited_reads import AuditedReads
 from headwater.server.connections import ConnectionLimits
 from headwater.server.sts import LONGEST_SECONDS
 from headwater.storage.errors import Invalid
+from headwater.storage.files.location import absolute_location
 from headwater.storage.options import parse_bytes, parse_duration
 
 __all__ = [
@@ -106,14 +107,14 @@ class ServerSettings(BaseSettings):
             As a variable: ``main=./warehouse,other=s3://bucket/path``; empty for only those in the
             database.
         external_locations: Locations where the server reads and writes the schema files of external
-            tables, with its own rights. As a variable: folders and URIs with commas between.
+            tables, with its own rights. As a variable: absolute paths and URIs with commas between.
         tokens: Bearer tokens, any of which lets a caller in. As a variable: one, or several with
             commas between (``HEADWATER_TOKEN`` or ``HEADWATER_TOKENS``).
         management_tokens: Bearer tokens that let a caller use the management API, too, beside
             those of ``headwater token create --scope manage``. As a variable: as for `tokens`
             (``HEADWATER_MANAGEMENT_TOKEN`` or ``HEADWATER_MANAGEMENT_TOKENS``).
         allowed_locations: The places in which a warehouse may be added over HTTP: the server works
-            there with its own rights. As a variable: folders and URIs with commas between.
+            there with its own rights. As a variable: absolute paths and URIs with commas between.
         allowed_endpoints: The object stores that such a warehouse may name as its endpoint, beside
             the one of `storage_options`: the server's own credentials may be sent there. As a
             variable: URLs such as ``https://minio:9000`` with commas between.
@@ -286,6 +287,19 @@ class ServerSettings(BaseSettings):
         if not isinstance(value, str):
             return value
         return [item.strip() for item in value.split(",") if item.strip()]
+
+    @field_validator("external_locations", "allowed_locations")
+    @classmethod
+    def _lead_somewhere(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for item in value:
+            try:
+                absolute_location(item)
+            except Invalid as error:
+                raise ValueError(
+                    f"{error.message}; write locations with commas between them, as in "
+                    "/lakes,s3://bucket/lakes"
+                ) from None
+        return value
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -20,6 +20,7 @@ from headwater.storage.files.local import local_path, local_uri
 
 __all__ = [
     "Place",
+    "absolute_location",
     "check_file_label",
     "leads_elsewhere",
     "new_folder",
@@ -101,6 +102,18 @@ def parse_location(text: str) -> str:
         )
     kept = [authority, *(part for part in parts if part not in ("", "."))]
     return f"{scheme}://{'/'.join(kept)}"
+
+
+def absolute_location(text: str) -> str:
+    """The URI of a directory, from a URI or an absolute path; as `parse_location`.
+
+    Raises:
+        Invalid: It is no location, or a path that depends on where the process was started.
+    """
+    found = _SCHEME.match(text)
+    if not text.startswith("/") and (found is None or len(found[1]) == 1):
+        raise Invalid(f"'{text}' is neither a URI nor an absolute path")
+    return parse_location(text)
 
 
 def new_location(text: str) -> str:
