@@ -371,9 +371,16 @@ class JavaClient:
             given = self._jvm.java.util.HashMap()
             given.putAll(dict(options))
             handle = self._call(TABLE, "copy", handle, ("java.util.Map", given))
-        scan = self._call(TABLE, "newReadBuilder", handle).newScan()
-        plan = self._call(SCAN, "plan", scan)
+        builder = self._call(TABLE, "newReadBuilder", handle)
+        if columns:
+            # A catalog that may hide columns is asked for those of the scan.
+            builder = builder.withProjection(self._positions(handle, columns))
+        plan = self._call(SCAN, "plan", builder.newScan())
         return self._rows(handle, self._call(f"{SCAN}$Plan", "splits", plan), columns)
+
+    def _positions(self, handle: Any, columns: Sequence[str]) -> Any:
+        names = [field.name() for field in self._call(TABLE, "rowType", handle).getFields()]
+        return _integers(self._jvm, [names.index(column) for column in columns])
 
     def read_where(
         self, table: str, column: str, test: str, *values: object
@@ -433,8 +440,7 @@ class JavaClient:
         fields = {field.name(): field for field in row_type.getFields()}
         names = list(columns or fields)
         builder = self._call(TABLE, "newReadBuilder", handle)
-        positions = [list(fields).index(name) for name in names]
-        builder = builder.withProjection(_integers(self._jvm, positions))
+        builder = builder.withProjection(self._positions(handle, names))
         read = builder.newRead()
         if condition is not None:
             read = builder.withFilter(condition).newRead()
