@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from anyio import to_thread
@@ -19,7 +20,7 @@ from headwater.server.denials import DENIED
 from headwater.server.dependencies import Services, decode_segment
 from headwater.server.large_bodies import MOST_ON_LOOP
 from headwater.server.request_body import BODY
-from headwater.storage.errors import Forbidden, Invalid, NotFound
+from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 
 __all__ = ["EndedRights", "authorize"]
 
@@ -28,6 +29,7 @@ _NO_TOKEN = (
     "token create NAME --scope manage'"
 )
 _ENDING = "ending_rights"
+_COMMIT = "commitTable"
 
 
 class EndedRights:
@@ -75,11 +77,17 @@ async def authorize(request: Request) -> None:
         if rule.scope is Scope.MANAGE:
             raise HTTPException(401, _NO_TOKEN, headers={"www-authenticate": "Bearer"})
     else:
+        started = time.perf_counter()
         try:
             await _check(request, services, caller, rule)
         except NotFound:
             # It hides what the caller may not see, if there is such a thing.
             request.scope["state"][DENIED] = True
+            raise
+        except Unavailable as error:
+            if route.unique_id == _COMMIT:
+                warehouse = _names(request)["prefix"]
+                services.metrics.committed(warehouse, error, time.perf_counter() - started)
             raise
     state = request.scope["state"]
     if rule.ends_rights and _ENDING not in state:
