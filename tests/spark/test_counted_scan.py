@@ -191,6 +191,16 @@ def test_files_that_are_packed_in_another_way_go_to_workers(
     assert {tuple(row) for row in frame.collect()} == expected(CONDITION)
 
 
+@pytest.mark.modes
+def test_files_whose_rows_are_not_as_many_as_said_go_to_workers(
+    lake: SparkLake, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted_scan, "_row_count", lambda path, size: 1)
+    frame = lake.sql(QUERY)
+    assert "MapInArrow" in plan(frame)
+    assert {tuple(row) for row in frame.collect()} == expected(CONDITION)
+
+
 def test_files_may_share_parts(
     lake: SparkLake, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

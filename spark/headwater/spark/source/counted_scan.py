@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
-from py4j.protocol import Py4JError
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from headwater.spark.counting_session import CountingSession
@@ -34,6 +36,7 @@ from headwater.spark.source.parquet_scan import (
 )
 from headwater.spark.source.projection import projected
 from headwater.spark.source.scan_metrics import scans_of
+from headwater.storage.files.local import local_path
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile
@@ -52,6 +55,7 @@ _BITS = 64
 # Several for each core, so that none works on while the others have done.
 _PARTS_OF_CORE = 4
 _MOST_BYTES_OF_PART = 128 << 20
+_MOST_FOOTERS = 4096
 
 # A file in a part of a scan, from its first byte on.
 _WHOLE_FILE = re.compile(r"path: \S*/([^\s/]+), range: 0-(\d+),")
@@ -96,6 +100,12 @@ def counted_rows(
         None if Spark would scan the files in another way than rows are counted by.
     """
     groups = file_groups(storage, division.counted, division.live_rows)
+    if not all(
+        _row_count(path, file.file_size) == file.row_count
+        for group in groups
+        for path, file in group.files
+    ):
+        return None
     sizes = [file.file_size for group in groups for _, file in group.files]
     most_bytes = _part_bytes(sizes, parallelism)
     packed = [_packed(group.files, most_bytes) for group in groups]
@@ -118,10 +128,34 @@ def counted_rows(
         if not _is_packed(execution.executedPlan(), packed, jvm):
             return None
         sql = jvm.org.apache.spark.sql
-        leaves = getattr(getattr(sql.execution, "LogicalRDD$"), "MODULE$")
-        leaf = leaves.fromDataset(rows, scan._jdf, False, False)
+        leaf = _leaf(sql, rows, scan._jdf)
         session: Any = spark._jsparkSession
         return CountedRows(DataFrame(sql.classic.Dataset.ofRows(session, leaf), spark), scan)
+
+
+def _leaf(sql: Any, rows: Any, scan: Any) -> Any:
+    """A plan of rows that are computed already."""
+    leaves = getattr(getattr(sql.execution, "LogicalRDD$"), "MODULE$")
+    try:
+        return leaves.fromDataset(rows, scan, False, False)
+    except Py4JJavaError:
+        raise
+    except Py4JError:
+        # Spark 4.2 takes one argument less.
+        return leaves.fromDataset(rows, scan, False)
+
+
+@lru_cache(_MOST_FOOTERS)
+def _row_count(path: str, size: int) -> int | None:
+    """The rows of a file by its footer, as metadata that is wrong would number those after them.
+
+    None if the footer cannot be read. The size tells files of one path apart.
+    """
+    try:
+        with pq.ParquetFile(local_path(path)) as file:
+            return int(file.metadata.num_rows)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def _fulfilling(
