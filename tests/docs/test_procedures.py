@@ -12,7 +12,7 @@ from headwater.spark.sql.call.procedures import LEFT_OUT, PROCEDURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-sql.md"
 BEGIN, END = "<!-- procedures -->\n", "<!-- end of procedures -->\n"
-_KINDS = {str: "", int: " BIGINT", bool: " BOOLEAN"}
+_KINDS = {str: "", int: " BIGINT", bool: " BOOLEAN", list: " ARRAY"}
 
 
 def test_the_page_says_what_the_table_says() -> None:

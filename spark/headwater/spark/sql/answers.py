@@ -8,14 +8,17 @@ import pyarrow as pa
 
 __all__ = ["answer"]
 
-_TYPES: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+_TYPES: Mapping[type, pa.DataType] = {
+    str: pa.string(), int: pa.int64(), bool: pa.bool_(), list: pa.list_(pa.string()),
+}  # fmt: skip
 
 
 def answer(columns: Mapping[str, type], rows: Iterable[Sequence[object]]) -> pa.Table:
     """Rows as a table.
 
     Args:
-        columns: The columns' names, as Spark has them, and their Python types: str, int or bool.
+        columns: The columns' names, as Spark has them, and their Python types: str, int, bool or
+            list (of texts).
         rows: The rows, each with a value or None for each column.
     """
     schema = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in columns.items()])

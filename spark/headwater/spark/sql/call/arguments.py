@@ -10,7 +10,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["read_arguments"]
 
 _TYPED_LITERALS = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE", "INTERVAL")
-_KINDS = {str: "STRING", int: "BIGINT", bool: "BOOLEAN"}
+_KINDS = {str: "STRING", int: "BIGINT", bool: "BOOLEAN", list: "ARRAY<STRING>"}
 
 
 def read_arguments(statement: Statement, procedure: Procedure, context: SqlContext) -> Arguments:
@@ -19,7 +19,7 @@ def read_arguments(statement: Statement, procedure: Procedure, context: SqlConte
     Raises:
         Invalid: An argument is unknown, stands twice, is missing, or is of another type.
     """
-    given: dict[str, str | None] = {}
+    given: dict[str, str | list[str] | None] = {}
     by_name: bool | None = None
     statement.expect("(")
     while not statement.accept(")"):
@@ -35,7 +35,8 @@ def read_arguments(statement: Statement, procedure: Procedure, context: SqlConte
         parameter = _parameter(procedure, name, len(given))
         if parameter.name in given:
             raise Invalid(f"sys.{procedure.name}: argument '{parameter.name}' is given twice")
-        given[parameter.name] = _read_value(statement)
+        read = _read_array if parameter.kind is list else _read_value
+        given[parameter.name] = read(statement)
     statement.end()
     missing = [
         each.name
@@ -48,9 +49,9 @@ def read_arguments(statement: Statement, procedure: Procedure, context: SqlConte
         )
     kinds = {each.name: each for each in procedure.parameters}
     values = {
-        name: _converted(procedure, kinds[name], text)
-        for name, text in given.items()
-        if text is not None
+        name: value if isinstance(value, list) else _converted(procedure, kinds[name], value)
+        for name, value in given.items()
+        if value is not None
     }
     return Arguments(context, values)
 
@@ -87,6 +88,19 @@ def _read_value(statement: Statement) -> str | None:
         if statement.accept(word):
             return statement.string()
     return statement.constant()
+
+
+def _read_array(statement: Statement) -> list[str] | None:
+    """Read ``array('a', 'b')``."""
+    if statement.accept("NULL"):
+        return None
+    statement.expect("ARRAY", "(")
+    found: list[str] = []
+    while not statement.accept(")"):
+        if found:
+            statement.expect(",")
+        found.append(statement.string())
+    return found
 
 
 def _converted(procedure: Procedure, parameter: Parameter, text: str) -> str | int | bool:

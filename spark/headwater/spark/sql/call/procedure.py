@@ -25,7 +25,7 @@ class Parameter:
 
     Attributes:
         name: Its name.
-        kind: The Python type of its values: str, int or bool.
+        kind: The Python type of its values: str, int, bool or list (of texts).
         is_required: True if a call must give it.
     """
 
@@ -44,7 +44,7 @@ class Arguments:
     """
 
     context: SqlContext
-    values: Mapping[str, str | int | bool]
+    values: Mapping[str, str | int | bool | list[str]]
 
     def text(self, name: str) -> str | None:
         """A text; None where it is not given, or blank, as Paimon has it."""
@@ -59,6 +59,12 @@ class Arguments:
         if found is None:
             raise Invalid(f"argument '{name}' must not be blank")
         return found
+
+    def texts(self, name: str) -> list[str] | None:
+        """Several texts; None where they are not given."""
+        value = self.values.get(name)
+        assert value is None or isinstance(value, list)
+        return value
 
     def integer(self, name: str) -> int | None:
         """An integer; None where it is not given."""

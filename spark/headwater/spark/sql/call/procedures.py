@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from headwater.spark.sql.answers import answer
-from headwater.spark.sql.call import compaction, history, objects, references
+from headwater.spark.sql.call import access, compaction, history, objects, references
 from headwater.spark.sql.call.arguments import read_arguments
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
 from headwater.spark.sql.call.rescale import rescale
@@ -22,7 +22,7 @@ __all__ = ["HANDLERS", "LEFT_OUT", "PROCEDURES"]
 
 def _p(text: str) -> list[Parameter]:
     """Parameters as they are written below: ``name``, ``name?`` and ``name:int?``."""
-    kinds: Mapping[str, type] = {"": str, "int": int, "bool": bool}
+    kinds: Mapping[str, type] = {"": str, "int": int, "bool": bool, "list": list}
     found = []
     for word in text.split():
         name, _, kind = word.rstrip("?").partition(":")
@@ -31,6 +31,20 @@ def _p(text: str) -> list[Parameter]:
 
 
 _ROLLBACK: Mapping[str, type] = {"previous_snapshot_id": int, "current_snapshot_id": int}
+_PLACE = "database? table? function? view?"
+_PERMISSIONS: Mapping[str, type] = {
+    **dict.fromkeys(("resource_type", "database", "table", "function", "view"), str),
+    **dict.fromkeys(("access", "principal"), str),
+    **dict.fromkeys(("column_names", "excluded_column_names"), list),
+    **dict.fromkeys(("expire_time", "next_page_token"), str),
+}
+_POLICIES: Mapping[str, type] = dict.fromkeys(
+    (
+        *("database", "table", "policy_type", "principal"),
+        *("predicate_json", "on_column", "transform_json", "next_page_token"),
+    ),
+    str,
+)
 _Work = Callable[[Arguments], Rows]
 _RESULT: Mapping[str, type] = {"result": bool}
 _TEXT: Mapping[str, type] = {"result": str}
@@ -184,6 +198,43 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "repair", "database_or_table", objects.repair, _RESULT,
         "Make the catalog and storage agree, as `headwater reconcile --apply`; all databases for "
         "an empty text.",
+    ),
+    (
+        "grant_permission",
+        f"resource_type access principal {_PLACE} expire_time? column_names:list? "
+        "excluded_column_names:list?",
+        access.grant_permission, _RESULT,
+        "Grant an access on a thing, as [`GRANT`](#give-access) does; granted again, it gets the "
+        "new end and columns.",
+    ),
+    (
+        "revoke_permission", f"resource_type access principal {_PLACE}",
+        access.revoke_permission, _RESULT,
+        "Take an access on a thing away; no error where nothing was granted.",
+    ),
+    (
+        "list_permissions",
+        f"resource_type {_PLACE} principal? access? max_results:int? page_token?",
+        access.list_permissions, _PERMISSIONS,
+        "List what was granted on exactly one thing.",
+    ),
+    (
+        "create_policy",
+        "database table policy_type principal predicate_json? on_column? transform_json?",
+        access.create_policy, _RESULT,
+        "Make a [row filter or a column mask](views.md#row-filters-and-column-masks); one that is "
+        "there is not replaced.",
+    ),
+    (
+        "drop_policy", "database table policy_type principal column? if_exists:bool?",
+        access.drop_policy, _RESULT,
+        "Take a row filter or a column mask away.",
+    ),
+    (
+        "list_policies",
+        "database table policy_type? principal? column? max_results:int? page_token?",
+        access.list_policies, _POLICIES,
+        "List a table's row filters and column masks.",
     ),
 )  # fmt: skip
 
