@@ -1,4 +1,6 @@
-"""Grants, revokes, groups, renames and drops in any order: every answer is the model's."""
+"""Grants, revokes, groups, drops, and renames of tables and columns in any order: every answer is
+the model's.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,15 +28,15 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
-from headwater.storage.schema.table_schema import Schema
 
 pytestmark = pytest.mark.modes
 
-COLUMNS = Schema.from_arrow(pa.schema([("id", pa.int64())]))
 PEOPLE = ("ada", "bob")
 GRANTEES = (*PEOPLE, "group:analysts")
 DATABASES = ("d1", "d2")
 NAMES = ("t1", "t2", "t3")
+# What columns are called; cat may select all but the second of each table.
+COLUMN_NAMES = ("id", "phone", "mobile")
 KEPT_MILLIS = 10_000
 # The operations that are compared, and the rights that each needs on its table.
 CALLS: dict[str, tuple[str, str, dict[str, Any] | None, set[Access]]] = {
@@ -69,6 +70,7 @@ class PermissionMachine(RuleBasedStateMachine):
         self.members: set[str] = set()
         self.tables: dict[tuple[str, str], int] = {}
         self.owners: dict[int, str] = {}
+        self.columns: dict[int, list[str]] = {}
         self.made = 0
 
     @initialize()
@@ -91,7 +93,7 @@ class PermissionMachine(RuleBasedStateMachine):
         database = self.catalog.operation.database
         self.groups = Groups(database)
         tokens = Tokens(database, runtime)
-        self.secrets = {who: tokens.create(who).secret for who in PEOPLE}
+        self.secrets = {who: tokens.create(who).secret for who in (*PEOPLE, "cat")}
         self.secrets["admin"] = tokens.create("admin", scopes=[Scope.ADMINISTER]).secret
         for name in DATABASES:
             self.catalog.databases.create(name)
@@ -100,6 +102,8 @@ class PermissionMachine(RuleBasedStateMachine):
         self.client = self.stack.enter_context(plain_http.Client())
         for name in NAMES[:2]:
             self.make("d1", name, "admin")
+        # So few steps may rename no column, and this is the one that must stay hidden.
+        self.rename_column_of("admin", ("d1", "t1"), 1)
 
     def teardown(self) -> None:
         self.stack.close()
@@ -113,7 +117,13 @@ class PermissionMachine(RuleBasedStateMachine):
     def make(self, database: str, name: str, who: str) -> None:
         new = {
             "identifier": {"database": database, "object": name},
-            "schema": {"fields": [{"id": 0, "name": "id", "type": "BIGINT"}], "options": {}},
+            "schema": {
+                "fields": [
+                    {"id": at, "name": column, "type": "BIGINT"}
+                    for at, column in enumerate(COLUMN_NAMES[:2])
+                ],
+                "options": {"query-auth.enabled": "true"},
+            },
         }
         answer = self.call(who, "POST", f"/databases/{database}/tables", new)
         if (database, name) not in self.tables and self.may(
@@ -123,6 +133,15 @@ class PermissionMachine(RuleBasedStateMachine):
             self.made += 1
             self.tables[database, name] = self.made
             self.owners[self.made] = who
+            self.columns[self.made] = list(COLUMN_NAMES[:2])
+            some = {
+                "resource": {"type": "COLUMN", "database": database, "table": name},
+                "access": "SELECT",
+                "principal": "cat",
+                "columns": {"excludedColumnNames": [COLUMN_NAMES[1]]},
+            }
+            answer = self.call("admin", "POST", "/permissions/grant", some)
+            assert answer.status_code == 200, answer.text
         else:
             assert answer.status_code in (403, 404, 409), answer.text
 
@@ -209,6 +228,30 @@ class PermissionMachine(RuleBasedStateMachine):
     def rename(self, who: str, data: st.DataObject) -> None:
         self.move(who, data, drops=False)
 
+    @rule(
+        who=st.sampled_from(("admin", *PEOPLE)),
+        data=st.data(),
+        column=st.sampled_from([1, 0]),
+    )
+    def rename_column(self, who: str, data: st.DataObject, column: int) -> None:
+        if not self.tables:
+            return
+        at = data.draw(st.sampled_from(sorted(self.tables)))
+        self.rename_column_of(who, at, column)
+
+    def rename_column_of(self, who: str, at: tuple[str, str], column: int) -> None:
+        thing = self.tables[at]
+        columns = self.columns[thing]
+        (name,) = set(COLUMN_NAMES) - set(columns)
+        change = {"action": "renameColumn", "fieldNames": [columns[column]], "newName": name}
+        path = f"/databases/{at[0]}/tables/{at[1]}"
+        answer = self.call(who, "POST", path, {"changes": [change]})
+        rights = self.rights(who, TargetType.TABLE, at[0], thing)
+        allowed = who == "admin" or Access.ALTER in rights
+        assert (answer.status_code == 200) == allowed, answer.text
+        if allowed:
+            columns[column] = name
+
     @rule(who=st.sampled_from((*PEOPLE, "admin")), data=st.data())
     def drop(self, who: str, data: st.DataObject) -> None:
         self.move(who, data, drops=True)
@@ -280,6 +323,15 @@ class PermissionMachine(RuleBasedStateMachine):
                     assert answer.status_code == 404, (who, database, answer.text)
                 for name in NAMES:
                     self.check_table(who, database, name)
+
+    @invariant()
+    def a_hidden_column_stays_hidden(self) -> None:
+        for (database, name), thing in self.tables.items() if hasattr(self, "client") else ():
+            shown, hidden = self.columns[thing]
+            for columns, status in (([shown], 200), ([hidden], 403), (None, 403)):
+                path = f"/databases/{database}/tables/{name}/auth"
+                answer = self.call("cat", "POST", path, {"select": columns})
+                assert answer.status_code == status, (database, name, columns, answer.text)
 
     def inside(self, who: str, database: str) -> bool:
         places = {(TargetType.CATALOG_ALL, ""), (TargetType.DATABASE_ALL, database)}
