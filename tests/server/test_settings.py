@@ -87,6 +87,22 @@ def test_a_list_of_locations_names_no_malformed_uri(entry: str, words: str) -> N
     assert "hidden" not in error.value.message
 
 
+@pytest.mark.parametrize(
+    "entry",
+    ['["https://minio:9000"]', "minio:9000", "https://user:hidden@minio:9000", "ftp://minio"],
+)
+def test_a_list_of_endpoints_names_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.setenv("HEADWATER_ALLOWED_ENDPOINTS", f"https://minio:9000, {entry}")
+    with pytest.raises(Invalid) as error:
+        load_settings()
+    assert error.value.message == (
+        "setting 'allowed_endpoints': entry 2: an endpoint is a URL without credentials, such as "
+        "https://minio:9000; write endpoints with commas between them"
+    )
+
+
 def test_a_refusal_quotes_no_secret() -> None:
     with pytest.raises(Invalid) as error:
         load_settings({"host": "0.0.0.0", "tokens": [], "database_url": "sqlite:///hidden.db"})

@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys, option_keys
 from headwater.server.audited_reads import AuditedReads
 from headwater.server.connections import ConnectionLimits
+from headwater.server.endpoint import origin
 from headwater.server.sts import LONGEST_SECONDS
 from headwater.storage.errors import Invalid
 from headwater.storage.files.location import absolute_location
@@ -298,6 +299,19 @@ class ServerSettings(BaseSettings):
                 raise ValueError(
                     f"{error.message}; write locations with commas between them, as in "
                     "/lakes,s3://bucket/lakes"
+                ) from None
+        return value
+
+    @field_validator("allowed_endpoints")
+    @classmethod
+    def _are_endpoints(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for number, item in enumerate(value, 1):
+            try:
+                origin(item)
+            except Invalid as error:
+                # It may hold credentials, so it is not quoted.
+                raise ValueError(
+                    f"entry {number}: {error.message}; write endpoints with commas between them"
                 ) from None
         return value
 

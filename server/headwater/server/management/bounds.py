@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import SplitResult, urlsplit
 
 from headwater.server.data_tokens import SECRET_PREFIX, STS_OPTIONS
+from headwater.server.endpoint import origin
 from headwater.server.settings import ServerSettings
 from headwater.storage.errors import Forbidden, Invalid
 from headwater.storage.files.location import Place
@@ -24,8 +24,6 @@ _KEYS = (("s3.access-key", "fs.s3.accessKeyId"), ("s3.secret-key", "fs.s3.access
 # Likewise: an endpoint is made of it where none is given.
 _REGION_NAME = re.compile(r"(.*[._-])?region", re.IGNORECASE)
 _REGION = re.compile(r"[A-Za-z0-9-]+")
-_PORTS = {"http": 80, "https": 443}
-_PLAIN = re.compile(r"[A-Za-z0-9:/._~@\[\]-]+")
 
 
 def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, str]) -> None:
@@ -47,11 +45,11 @@ def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, 
             "setting allowed_locations (HEADWATER_ALLOWED_LOCATIONS)"
         )
     own = settings.plain_storage_options()
-    allowed = {_origin(each) for each in settings.allowed_endpoints}
-    allowed |= {_origin(own[name]) for name in own if _ENDPOINT.fullmatch(name) and own[name]}
+    allowed = {origin(each) for each in settings.allowed_endpoints}
+    allowed |= {origin(own[name]) for name in own if _ENDPOINT.fullmatch(name) and own[name]}
     for name in options:
         is_endpoint = _ENDPOINT.fullmatch(name) and options[name]
-        if is_endpoint and _origin(options[name]) not in allowed:
+        if is_endpoint and origin(options[name]) not in allowed:
             raise Forbidden(
                 f"option {name}: this server does not allow that endpoint; name it in its setting "
                 "allowed_endpoints (HEADWATER_ALLOWED_ENDPOINTS)"
@@ -73,23 +71,3 @@ def check_bounds(settings: ServerSettings, location: str, options: Mapping[str, 
         is_region = _REGION_NAME.fullmatch(name) and options[name]
         if is_region and not _REGION.fullmatch(options[name]):
             raise Invalid(f"option {name}: a region has only letters, digits and dashes")
-
-
-def _no_endpoint() -> Invalid:
-    return Invalid("an endpoint is a URL without credentials, such as https://minio:9000")
-
-
-def _origin(endpoint: str) -> tuple[str, str, int | None, str]:
-    """The scheme, host, port and path of an endpoint: where requests are sent."""
-    # What libraries strip, or read in different ways, is refused.
-    if not _PLAIN.fullmatch(endpoint):
-        raise _no_endpoint()
-    try:
-        parts: SplitResult = urlsplit(endpoint)
-        port = parts.port
-    except ValueError:
-        raise _no_endpoint() from None
-    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
-        raise _no_endpoint()
-    path = parts.path.rstrip("/")
-    return parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme], path
