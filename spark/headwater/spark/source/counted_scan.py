@@ -125,7 +125,9 @@ def counted_rows(
         scan: Any = reduce(DataFrame.unionAll, frames)
         execution = scan._jdf.queryExecution()
         rows = execution.toRdd()
-        if not _is_packed(execution.executedPlan(), packed, jvm):
+        # Several parts in one task would be counted as one.
+        has_all_parts = rows.getNumPartitions() == sum(map(len, packed))
+        if not (has_all_parts and _is_packed(execution.executedPlan(), packed, jvm)):
             return None
         sql = jvm.org.apache.spark.sql
         leaf = _leaf(sql, rows, scan._jdf)
