@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.chain_tables import OPTIONS, STOCK, Row, rows
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -17,32 +18,7 @@ from headwater.storage.types.data_type import parse_type
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock
 
-STOCK = pa.schema(
-    [
-        pa.field("region", pa.string(), nullable=False),
-        pa.field("day", pa.string(), nullable=False),
-        pa.field("item", pa.string(), nullable=False),
-        ("version", pa.int64()),
-        ("amount", pa.int64()),
-    ]
-)
-OPTIONS = {
-    "chain-table.enabled": "true",
-    "chain-table.chain-partition-keys": "day",
-    "sequence.field": "version",
-    "bucket": "2",
-    "bucket-key": "item",
-    "partition.timestamp-pattern": "$day",
-    "partition.timestamp-formatter": "yyyyMMdd",
-    "scan.fallback-snapshot-branch": "snapshot",
-    "scan.fallback-delta-branch": "delta",
-}
 KEYS = ["region", "day", "item"]
-Row = tuple[str, str, str, int, int | None]
-
-
-def rows(*found: Row) -> pa.Table:
-    return pa.table([list(column) for column in zip(*found, strict=True)], schema=STOCK)
 
 
 def deletes(*found: Row) -> pa.Table:

@@ -347,3 +347,20 @@ def pypaimon(service: Service, tmp_path: Path) -> Client:
 @pytest.fixture
 def rust(service: Service, tmp_path: Path) -> Client:
     return Client("pypaimon-rust", service, tmp_path)
+
+
+@pytest.fixture
+def java(
+    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> JavaClient:
+    """Paimon's own Java library."""
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
+
+
+@pytest.fixture
+def uncached_java(
+    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
+) -> JavaClient:
+    """The same, which would else keep tables as they were before a test changed them."""
+    more = {"cache-enabled": "false"}
+    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path, more)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import JavaGateway
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.schema.change import SetOption
 
-from .conftest import TOKEN, Service
 from .java_client import JavaClient
 
 FRUITS = pa.schema(
@@ -39,48 +35,39 @@ def values(found: pa.Table) -> list[tuple[object, ...]]:
     return sorted(zip(*columns, strict=True), key=str)
 
 
-@pytest.fixture
-def java(
-    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
-) -> JavaClient:
-    # Their cached tables would keep the options that the test changes.
-    more = {"cache-enabled": "false"}
-    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path, more)
-
-
 @pytest.mark.interop_java
 @pytest.mark.parametrize("kind", OTHERS)
-def test_java_reads_the_same_rows(lake: Lake, java: JavaClient, kind: str) -> None:
-    name = f"interop.two_branches_{java.label}"
+def test_java_reads_the_same_rows(lake: Lake, uncached_java: JavaClient, kind: str) -> None:
+    name = f"interop.two_branches_{uncached_java.label}"
     lake.drop_table(name, ignore_if_not_exists=True)
     table = lake.create_table(name, FRUITS, partition_keys=["dt"])
     live = table.create_branch("live")
     if OTHERS[kind]:
         live.alter(*(SetOption(key, value) for key, value in OTHERS[kind].items()))
     table.alter(SetOption("scan.fallback-branch", "live"))
-    java.write(f"{name}$branch_live", rows(("1", "a", 1), ("1", "b", 2), ("2", "c", 3)))
+    uncached_java.write(f"{name}$branch_live", rows(("1", "a", 1), ("1", "b", 2), ("2", "c", 3)))
     table.branch("live").write(rows(("2", "d", 4), ("2", "c", 5), ("3", "e", 6)))
 
     def same(**options: str) -> None:
         ours = table.refresh().with_options(options).scan().to_arrow()
-        assert values(ours) == values(java.read(name, options=options))
+        assert values(ours) == values(uncached_java.read(name, options=options))
 
     same()
     table.write(rows(("1", "z", 9)))
     same()
-    java.write(name, rows(("3", "y", 8)))
+    uncached_java.write(name, rows(("3", "y", 8)))
     same()
     for snapshot_id in ("1", "2"):
         same(**{"scan.snapshot-id": snapshot_id})
     for moment in _moments(table):
         same(**{"scan.timestamp-millis": str(moment)})
-    if java.name.endswith("2.0.0"):
-        _same_system_tables(lake, java, name)
+    if uncached_java.name.endswith("2.0.0"):
+        _same_system_tables(lake, uncached_java, name)
     table.drop_partitions({"dt": "1"})
     same()
     # And the other way round: the table's partitions give way to the branch's.
     table.alter(SetOption("scan.fallback-branch", ""))
-    if java.name.endswith("2.0.0"):
+    if uncached_java.name.endswith("2.0.0"):
         table.alter(SetOption("scan.primary-branch", "live"))
         assert ("3", "e", 6) in values(table.scan().to_arrow())
         same()
@@ -95,13 +82,13 @@ def _moments(table: Table) -> list[int]:
     return [moment for each in times for moment in each if moment >= least]
 
 
-def _same_system_tables(lake: Lake, java: JavaClient, name: str) -> None:
+def _same_system_tables(lake: Lake, uncached_java: JavaClient, name: str) -> None:
     for system in ("ro", "audit_log"):
         ours = lake.system_table(f"{name}${system}").to_arrow()
-        assert values(ours) == values(java.read(f"{name}${system}")), system
+        assert values(ours) == values(uncached_java.read(f"{name}${system}")), system
     for system, column in (("partitions", "partition"), ("files", "file_path")):
         ours = lake.system_table(f"{name}${system}").to_arrow([column])[column].to_pylist()
-        theirs = java.read(f"{name}${system}")[column].to_pylist()
+        theirs = uncached_java.read(f"{name}${system}")[column].to_pylist()
         assert sorted(map(_end, ours)) == sorted(map(_end, theirs)), system
 
 

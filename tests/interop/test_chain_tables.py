@@ -7,56 +7,23 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.java_gateway import JavaGateway
+from tests.chain_tables import OPTIONS, STOCK, rows
 
 from headwater.client.lake import Lake
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient
 
-STOCK = pa.schema(
-    [
-        pa.field("region", pa.string(), nullable=False),
-        pa.field("day", pa.string(), nullable=False),
-        pa.field("item", pa.string(), nullable=False),
-        ("version", pa.int64()),
-        ("amount", pa.int64()),
-    ]
-)
-OPTIONS = {
-    "chain-table.enabled": "true",
-    "chain-table.chain-partition-keys": "day",
-    "sequence.field": "version",
-    "bucket": "2",
-    "bucket-key": "item",
-    "partition.timestamp-pattern": "$day",
-    "partition.timestamp-formatter": "yyyyMMdd",
-    "scan.fallback-snapshot-branch": "snapshot",
-    "scan.fallback-delta-branch": "delta",
-}
 KINDS = {
     "deduplicate": {},
     "partial-update": {"merge-engine": "partial-update", "partial-update.ignore-delete": "true"},
     "deletion-vectors": {"deletion-vectors.enabled": "true"},
 }
-Row = tuple[str, str, str, int, int | None]
-
-
-def rows(*found: Row) -> pa.Table:
-    return pa.table([list(column) for column in zip(*found, strict=True)], schema=STOCK)
 
 
 def values(found: pa.Table) -> list[tuple[object, ...]]:
     columns = [found[name].to_pylist() for name in STOCK.names]
     return sorted(zip(*columns, strict=True), key=str)
-
-
-@pytest.fixture
-def java(
-    service: Service, java_gateway: JavaGateway, java_version: str, tmp_path: Path
-) -> JavaClient:
-    # Their cached tables would keep the snapshots of before.
-    more = {"cache-enabled": "false"}
-    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path, more)
 
 
 @pytest.fixture
@@ -76,12 +43,12 @@ def files(
 @pytest.mark.interop_java
 @pytest.mark.parametrize("kind", KINDS)
 def test_java_reads_the_same_rows(
-    lake: Lake, java: JavaClient, files: JavaClient, kind: str
+    lake: Lake, uncached_java: JavaClient, files: JavaClient, kind: str
 ) -> None:
-    if not java.name.endswith("2.0.0"):
+    if not uncached_java.name.endswith("2.0.0"):
         pytest.skip("older releases know no groups of chains")
     # By its files alone Java would find those of a dropped table of the same name.
-    name = f"interop.chain_{kind.replace('-', '_')}_{java.label}"
+    name = f"interop.chain_{kind.replace('-', '_')}_{uncached_java.label}"
     table = lake.create_table(
         name,
         STOCK,
@@ -97,24 +64,24 @@ def test_java_reads_the_same_rows(
         assert values(files.read(name)) == ours
         for branch in ("snapshot", "delta"):
             own = table.branch(branch).scan().to_arrow()
-            assert values(java.read(f"{name}$branch_{branch}")) == values(own)
+            assert values(uncached_java.read(f"{name}$branch_{branch}")) == values(own)
 
     def compacted() -> None:
         for branch in (whole, delta):
             branch.compact(full=True)
 
     whole.write(rows(("EU", "20260101", "apple", 1, 10), ("EU", "20260101", "pear", 1, 20)))
-    java.write(f"{name}$branch_delta", rows(("EU", "20260102", "apple", 2, 11)))
+    uncached_java.write(f"{name}$branch_delta", rows(("EU", "20260102", "apple", 2, 11)))
     delta.write(rows(("EU", "20260102", "fig", 2, 5), ("US", "20260102", "kiwi", 1, 1)))
     compacted()
     same(6)
     if kind != "partial-update":
-        java.write(f"{name}$branch_delta", rows(("EU", "20260103", "pear", 3, None)), "-D")
-    java.write(f"{name}$branch_snapshot", rows(("EU", "20260104", "apple", 4, 44)))
+        uncached_java.write(f"{name}$branch_delta", rows(("EU", "20260103", "pear", 3, None)), "-D")
+    uncached_java.write(f"{name}$branch_snapshot", rows(("EU", "20260104", "apple", 4, 44)))
     delta.write(rows(("EU", "20260103", "apple", 3, None), ("EU", "20260105", "fig", 5, 6)))
     compacted()
     same(12 if kind == "partial-update" else 11)
     # The table's own partitions go before.
-    java.write(name, rows(("EU", "20260103", "own", 1, 1)))
+    uncached_java.write(name, rows(("EU", "20260103", "own", 1, 1)))
     table.compact(full=True)
     same(10)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import JavaGateway
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.snapshot.changelog import changelog_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind
 
-from .conftest import TOKEN, Service
 from .java_client import JavaClient
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
@@ -26,13 +23,6 @@ KEPT = {
     "changelog.num-retained.min": "6",
     "changelog.num-retained.max": "6",
 }
-
-
-@pytest.fixture
-def java(
-    java_gateway: JavaGateway, java_version: str, service: Service, tmp_path: Path
-) -> JavaClient:
-    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
 
 
 def new_table(lake: Lake, name: str, options: Mapping[str, str]) -> Table:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import JavaGateway
 
 from headwater.client.lake import Lake
 
-from .conftest import JAVA, PYPAIMON, TOKEN, Client, Service
+from .conftest import JAVA, PYPAIMON, Client
 from .java_client import JavaClient
 
 AnyClient = Client | JavaClient
@@ -20,14 +17,6 @@ OPTIONS = {"metastore.partitioned-table": "true"}
 
 # pypaimon-rust knows neither.
 with_partitions_and_consumers = pytest.mark.parametrize("client", [PYPAIMON, *JAVA], indirect=True)
-
-
-@pytest.fixture
-def java(
-    java_gateway: JavaGateway, java_version: str, service: Service, tmp_path: Path
-) -> JavaClient:
-    """Paimon's own Java library."""
-    return JavaClient(java_gateway, java_version, service.uri, TOKEN, tmp_path)
 
 
 def _visits(*hours: tuple[str, int]) -> pa.Table:
