@@ -288,6 +288,15 @@ class Client:
         self._run("sql", statements=list(statements))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests of Paimon's Java library that must also run where there is no Maven."""
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        java = "interop_java" in marks or "java_version" in getattr(item, "fixturenames", ())
+        if java and "interop" in marks:
+            raise pytest.UsageError(f"{item.nodeid} needs Java: mark it interop_java alone")
+
+
 @pytest.fixture(scope="session")
 def java_gateways() -> Iterator[Callable[[str], JavaGateway]]:
     """One Java process for each release of Paimon's library, started when it is first asked for."""

@@ -208,7 +208,7 @@ def test_pypaimon_rust_loses_rows_of_avro_files_that_begin_with_null(
 
 
 @pytest.mark.interop_java
-@pytest.mark.parametrize("client", [PYPAIMON, RUST], indirect=True)
+@pytest.mark.parametrize("client", ["pypaimon", "pypaimon-rust"], indirect=True)
 def test_old_java_takes_nanoseconds_of_python_clients_for_milliseconds(
     lake: Lake,
     service: Service,
