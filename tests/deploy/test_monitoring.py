@@ -51,7 +51,7 @@ def address(tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]) ->
     made.refused(503)
     made.request_ends("GET", "a", 200, 0.1, "a", "main")
     made.request_begins()
-    made.swept("main", SweepReport(RepairReport(0, ()), 0))
+    made.swept("main", SweepReport(RepairReport(0, ()), 0, 0))
     made.swept("main", None)
     made.delivered("file", 1)
     made.delivery_failed("file")

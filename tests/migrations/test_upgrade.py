@@ -40,6 +40,7 @@ from headwater.catalog.sql.database.models import (
     WarehouseRow,
 )
 from headwater.catalog.sql.database.open_database import opened_database
+from headwater.client import Lake
 from headwater.migrations import check_current, current, downgrade, newest, upgrade
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
@@ -380,6 +381,30 @@ def test_a_downgrade_by_one_revision_keeps_labels_unless_told(
     upgrade(url)
     with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
         assert catalog.labels.list(entity).items == ()
+
+
+def test_gaps_of_histories_survive_an_earlier_revision(
+    new_database: Callable[[], str], tmp_path: Path
+) -> None:
+    url = new_database()
+    upgrade(url)
+    table = Identifier("db", "t")
+    fields = (DataField(0, "v", AtomicType(Root.INT)),)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        catalog.databases.create("db")
+        catalog.tables.create(table, Schema(fields))
+        opened = Lake(catalog).table("db.t")
+        for number in range(6):
+            opened.write({"v": [number]})
+    _execute(url, "DELETE FROM hw_snapshots WHERE snapshot_id IN (1, 2, 4)")
+    _execute(url, "UPDATE hw_branches SET forgotten_snapshot_id = 4")
+    with pytest.raises(Invalid, match="the history of 1 branches for whole"):
+        downgrade(url, "0011")
+    assert current(url) == newest()
+    assert downgrade(url, "0011", discard=True) == "0011"
+    upgrade(url)
+    with closing(SqlCatalog.open(url, warehouse="main", location=str(tmp_path))) as catalog:
+        assert catalog.snapshots.commits_of(table, "job").since == 5
 
 
 def test_tokens_keep_what_they_could_do(new_database: Callable[[], str]) -> None:

@@ -39,6 +39,7 @@ class ManagedCatalogs:
         external_locations: Locations beside the warehouses from which tables may be registered.
         watch_files: As for `SqlCatalog.on`.
         keys: The keys of the warehouses' options.
+        history_millis: As for `SqlCatalog.open`.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class ManagedCatalogs:
         external_locations: Sequence[str] | None = None,
         watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
         keys: OptionKeys | None = None,
+        history_millis: int | None = None,
     ) -> None:
         self.warehouses = Warehouses(database, runtime, keys)
         self._database = database
         self._runtime = runtime
         self._undrop_millis = undrop_millis
+        self._history_millis = history_millis
         self._external_locations = external_locations
         self._watch_files = watch_files
         self._known: dict[str, _Known] = {}
@@ -117,6 +120,7 @@ class ManagedCatalogs:
             location=info.location,
             storage_options=info.options,
             undrop_millis=self._undrop_millis,
+            history_millis=self._history_millis,
             external_locations=self._external_locations,
             is_managed=True,
             watch_files=self._watch_files,

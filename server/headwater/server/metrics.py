@@ -126,6 +126,11 @@ class Metrics:
             "Dropped tables that a sweep deleted because their time was up.",
             registry=self._registry,
         )
+        self._forgotten = Counter(
+            "headwater_sweep_forgotten",
+            "Rows of expired snapshots that a sweep deleted because their retention had ended.",
+            registry=self._registry,
+        )
         self._sweeps = Counter(
             "headwater_sweeps",
             "Sweeps by outcome: done, partly (some decisions stay open) or failed.",
@@ -252,6 +257,7 @@ class Metrics:
         self._repaired.inc(report.repaired.settled)
         self._sweep_failures.inc(failures)
         self._purged.inc(report.purged)
+        self._forgotten.inc(report.forgotten)
         if not failures:
             self._swept_at.labels(label).set(self._runtime.now_millis() / 1000)
 

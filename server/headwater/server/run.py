@@ -126,6 +126,7 @@ def catalogs_on(
             location=location,
             storage_options=settings.plain_storage_options(),
             undrop_millis=settings.undrop_millis,
+            history_millis=settings.history_millis,
             external_locations=settings.external_locations,
             watch_files=watch_files,
         )
@@ -277,6 +278,7 @@ def _application(
         settings.external_locations,
         metrics.count_files,
         settings.option_keys(),
+        settings.history_millis,
     )
 
     def catalogs() -> Mapping[str, SqlCatalog]:

@@ -145,6 +145,8 @@ class ServerSettings(BaseSettings):
         event_source: The CloudEvents attribute ``source`` of events that are delivered.
         audit_reads: The reads that leave events in the change feed: ``none``, ``data`` or
             ``tables``.
+        history_retention: The time for which the database keeps a snapshot at the least, though it
+            expired, such as ``30 d``.
         event_retention: The time for which events of the change feed are kept, such as ``90 d``.
         sweep_interval: The interval of the sweep, which repairs what a crash left half done and
             deletes what has expired, such as ``1 min``; 0 means never.
@@ -232,6 +234,7 @@ class ServerSettings(BaseSettings):
     event_webhook_batch: int = Field(default=1, ge=1, le=100)
     event_source: str = Field(default="/headwater", pattern=r"^[!-~]{1,200}$")
     audit_reads: AuditedReads = AuditedReads.NONE
+    history_retention: TimeLimit = timedelta(days=30)
     event_retention: TimeLimit = timedelta(days=90)
     sweep_interval: Duration = timedelta(minutes=1)
     shutdown_timeout: Duration = timedelta(seconds=30)
@@ -391,6 +394,11 @@ class ServerSettings(BaseSettings):
     def undrop_millis(self) -> int:
         """`undrop_retention` in milliseconds."""
         return self.undrop_retention // timedelta(milliseconds=1)
+
+    @property
+    def history_millis(self) -> int:
+        """`history_retention` in milliseconds."""
+        return self.history_retention // timedelta(milliseconds=1)
 
     @property
     def event_retention_millis(self) -> int:

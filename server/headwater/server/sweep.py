@@ -61,12 +61,14 @@ def _sweep(name: str, catalog: SqlCatalog, metrics: Metrics) -> None:
         _LOG.warning("warehouse %s was not swept: %s", name, error)
         return
     metrics.swept(name, report)
-    if report.repaired.settled or report.purged:
+    if report.repaired.settled or report.purged or report.forgotten:
         _LOG.info(
-            "warehouse %s: storage follows %s more decisions, %s dropped tables are purged",
+            "warehouse %s: storage follows %s more decisions, %s dropped tables are purged, "
+            "%s rows of expired snapshots are deleted",
             name,
             report.repaired.settled,
             report.purged,
+            report.forgotten,
         )
 
 

@@ -22,6 +22,7 @@ from headwater.catalog.sql.database.schema_state import (
 from headwater.catalog.sql.events.feed import EventFeed, WarehouseEvents
 from headwater.catalog.sql.history.branches import SqlBranches
 from headwater.catalog.sql.history.consumers import SqlConsumers
+from headwater.catalog.sql.history.expired_history import ExpiredHistory
 from headwater.catalog.sql.history.partitions import SqlPartitions
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.history.tags import SqlTags
@@ -57,6 +58,7 @@ class SqlCatalog:
     Args:
         context: The warehouse, its database and its storage.
         storage_options: The options with which file access reaches the warehouse.
+        history_millis: As for `open`.
 
     Attributes:
         access: Tells the rights of principals; a catalog itself asks nobody.
@@ -64,7 +66,12 @@ class SqlCatalog:
         operation: Upkeep: sweeps, backlog and health.
     """
 
-    def __init__(self, context: CatalogContext, storage_options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        context: CatalogContext,
+        storage_options: Mapping[str, str],
+        history_millis: int | None = None,
+    ) -> None:
         self._context = context
         self._storage_options = dict(storage_options)
         self._outbox = Outbox(context)
@@ -92,7 +99,8 @@ class SqlCatalog:
         self.temporary_keys = NoTemporaryKeys()
         self.bulk = BulkReads(context)
         self.events = WarehouseEvents(EventFeed(context.database), context.warehouse)
-        self.operation = Operation(context, self._outbox, self.dropped_tables)
+        history = ExpiredHistory(context, history_millis)
+        self.operation = Operation(context, self._outbox, self.dropped_tables, history)
 
     def __repr__(self) -> str:
         # Not the database's URL, which may hold a password.
@@ -109,6 +117,7 @@ class SqlCatalog:
         create: bool = False,
         files: FileAccess | None = None,
         undrop_millis: int = 0,
+        history_millis: int | None = None,
         external_locations: Sequence[str] | None = None,
     ) -> SqlCatalog:
         """Open a warehouse, and repair what a crash left half done.
@@ -123,6 +132,8 @@ class SqlCatalog:
             files: The file access; by default the one that reaches `location`.
             undrop_millis: The time during which a dropped table can be restored; 0 deletes it at
                 once.
+            history_millis: The time for which the rows of snapshots are kept at the least, expired
+                ones included; None is for ever.
             external_locations: The places outside `location` where external tables' schema files
                 may be read and written; None is all of them.
 
@@ -143,6 +154,7 @@ class SqlCatalog:
                 storage_options=storage_options,
                 files=files,
                 undrop_millis=undrop_millis,
+                history_millis=history_millis,
                 external_locations=external_locations,
             )
             if create:
@@ -164,6 +176,7 @@ class SqlCatalog:
         storage_options: Mapping[str, str] | None = None,
         files: FileAccess | None = None,
         undrop_millis: int = 0,
+        history_millis: int | None = None,
         external_locations: Sequence[str] | None = None,
         is_managed: bool = False,
         watch_files: Callable[[FileAccess, str], FileAccess] | None = None,
@@ -174,7 +187,8 @@ class SqlCatalog:
 
         Args:
             database: The database, with the clock.
-            warehouse, location, storage_options, files, undrop_millis, external_locations: As for
+            warehouse, location, storage_options, files, undrop_millis, history_millis,
+                external_locations: As for
                 `open`.
             is_managed: True if it is one of `Warehouses`, and can be removed.
             watch_files: Given the file access and the warehouse's name, a file access to use
@@ -203,7 +217,7 @@ class SqlCatalog:
             places,
             is_managed,
         )
-        return SqlCatalog(context, options)
+        return SqlCatalog(context, options, history_millis)
 
     @property
     def warehouse(self) -> str:

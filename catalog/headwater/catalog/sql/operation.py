@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.database.models import OutboxRow
+from headwater.catalog.sql.history.expired_history import ExpiredHistory
 from headwater.catalog.sql.outbox.outbox import Outbox, RepairReport
 from headwater.catalog.sql.tables.dropped_tables import SqlDroppedTables
 
@@ -22,10 +23,12 @@ class SweepReport:
     Attributes:
         repaired: The repair of decisions that storage had yet to follow.
         purged: The number of dropped tables it deleted because their retention had ended.
+        forgotten: The number of rows of snapshots that it deleted for the same reason.
     """
 
     repaired: RepairReport
     purged: int
+    forgotten: int
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,20 @@ class Operation:
         context: The warehouse, its database and its storage.
         outbox: Follows decisions on storage.
         dropped: Keeps dropped tables.
+        history: Deletes rows of expired snapshots.
     """
 
-    def __init__(self, context: CatalogContext, outbox: Outbox, dropped: SqlDroppedTables) -> None:
+    def __init__(
+        self,
+        context: CatalogContext,
+        outbox: Outbox,
+        dropped: SqlDroppedTables,
+        history: ExpiredHistory,
+    ) -> None:
         self._context = context
         self._outbox = outbox
         self._dropped = dropped
+        self._history = history
 
     @property
     def database(self) -> SqlDatabase:
@@ -61,12 +72,12 @@ class Operation:
         return self._context.database
 
     def sweep(self) -> SweepReport:
-        """Do what is to be done now and then: repair, and purge tables whose time is up.
+        """Do what is to be done now and then: repair, and delete what is kept long enough.
 
         Any number of servers may do it at the same time.
         """
         repaired = self._outbox.repair()
-        return SweepReport(repaired, self._dropped.purge_expired())
+        return SweepReport(repaired, self._dropped.purge_expired(), self._history.forget())
 
     def backlog(self) -> Backlog:
         """Count the decisions that storage has yet to follow; raises Unavailable."""

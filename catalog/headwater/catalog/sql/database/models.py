@@ -62,7 +62,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0011"
+REVISION = "0012"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -264,9 +264,14 @@ class BranchRow(Base):
 
     `snapshot_id` is 0 while there is no snapshot. Whoever changes the branch, or the files that
     mirror it, holds this row's lock.
+
+    Of the snapshots up to `forgotten_snapshot_id`, rows may be missing. `aging_snapshot_id` was the
+    latest at `aging_since`, 0 for never, and `aging_digest` tells it from others of its number; see
+    `headwater.catalog.sql.history.expired_history`.
     """
 
     __tablename__ = "hw_branches"
+    __table_args__ = (Index(None, "aging_since"),)
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     branch: Mapped[str] = mapped_column(NAME, primary_key=True)
@@ -274,6 +279,10 @@ class BranchRow(Base):
     snapshot_id: Mapped[int] = mapped_column(BigInteger)
     snapshot_uuid: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    forgotten_snapshot_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    aging_snapshot_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    aging_digest: Mapped[str] = mapped_column(String(32), server_default=text("''"))
+    aging_since: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
 class SchemaRow(Base):

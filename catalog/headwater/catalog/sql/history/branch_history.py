@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    SQLColumnExpression,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import aliased
 
@@ -18,7 +30,13 @@ from headwater.catalog.sql.database.models import (
     SnapshotRow,
 )
 
-__all__ = ["common_snapshot", "copy_rows", "delete_branch_rows"]
+__all__ = [
+    "common_snapshot",
+    "common_snapshots",
+    "copy_rows",
+    "delete_branch_rows",
+    "forgotten_up_to",
+]
 
 _OfABranch: TypeAlias = (
     type[BranchRow]
@@ -58,23 +76,51 @@ def delete_branch_rows(
         connection.execute(delete(model).where(model.table_id == table_id, model.branch == branch))
 
 
+def common_snapshots(
+    connection: Connection, table_id: str, one: str, other: str, up_to: int
+) -> Sequence[int]:
+    """The snapshots, up to one, that two branches have in common."""
+    mine = aliased(SnapshotRow)
+    common = _in_common(mine, mine.snapshot_id, table_id, one, other)
+    return connection.execute(common.where(mine.snapshot_id <= up_to)).scalars().all()
+
+
 def common_snapshot(connection: Connection, table_id: str, one: str, other: str) -> int:
     """The last snapshot that two branches have in common; 0 for none."""
-    first, second = aliased(SnapshotRow), aliased(SnapshotRow)
-    same = or_(
-        first.uuid == second.uuid,
-        and_(first.uuid.is_(None), second.uuid.is_(None), first.document == second.document),
-    )
-    found = connection.execute(
-        select(func.max(first.snapshot_id))
+    mine = aliased(SnapshotRow)
+    common = _in_common(mine, func.max(mine.snapshot_id), table_id, one, other)
+    return connection.execute(common).scalar_one() or 0
+
+
+def _in_common(
+    mine: type[SnapshotRow], found: SQLColumnExpression[int], table_id: str, one: str, other: str
+) -> Select[int]:
+    theirs = aliased(SnapshotRow)
+    return (
+        select(found)
         .join(
-            second,
+            theirs,
             and_(
-                second.table_id == first.table_id,
-                second.branch == other,
-                second.snapshot_id == first.snapshot_id,
+                theirs.table_id == mine.table_id,
+                theirs.branch == other,
+                theirs.snapshot_id == mine.snapshot_id,
             ),
         )
-        .where(first.table_id == table_id, first.branch == one, same)
+        .where(
+            mine.table_id == table_id,
+            mine.branch == one,
+            or_(
+                mine.uuid == theirs.uuid,
+                and_(mine.uuid.is_(None), theirs.uuid.is_(None), mine.document == theirs.document),
+            ),
+        )
+    )
+
+
+def forgotten_up_to(connection: Connection, table_id: str, branch: str) -> int:
+    """The snapshot up to which rows of a branch may be missing; 0 for none."""
+    return connection.execute(
+        select(BranchRow.forgotten_snapshot_id).where(
+            BranchRow.table_id == table_id, BranchRow.branch == branch
+        )
     ).scalar_one()
-    return int(found or 0)

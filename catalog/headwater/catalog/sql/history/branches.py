@@ -375,19 +375,24 @@ class SqlBranches:
         before = read_schema(connection, target)
         delete_branch_rows(connection, target.id, target.branch, (SchemaRow, PartitionRow))
         copy = (target.id, source.branch, target.branch)
-        following = SnapshotRow.snapshot_id >= max(first, common + 1)
+        start = max(first, common + 1)
+        following = SnapshotRow.snapshot_id >= start
         copy_rows(connection, SnapshotRow, *copy, following)
         copy_rows(connection, SchemaRow, *copy, true())
         copy_rows(connection, PartitionRow, *copy, true())
+        here = update(BranchRow).where(
+            BranchRow.table_id == target.id, BranchRow.branch == target.branch
+        )
         connection.execute(
-            update(BranchRow)
-            .where(BranchRow.table_id == target.id, BranchRow.branch == target.branch)
-            .values(
+            here.values(
                 schema_id=source.schema_id,
                 snapshot_id=source.snapshot_id,
                 snapshot_uuid=source.snapshot_uuid,
             )
         )
+        if common + 1 < start <= source.snapshot_id:
+            # The other branch's snapshots between have expired.
+            connection.execute(here.values(forgotten_snapshot_id=start - 1))
         self._carry_access_over(connection, target, before, source.schema_id)
         self._outbox.add(
             connection,

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.branch_history import forgotten_up_to
 from headwater.catalog.sql.history.statistics import (
     Sizes,
     apply_statistics,
@@ -27,10 +28,15 @@ __all__ = ["Recorded", "insert_measured", "measure", "recorded"]
 
 
 class Recorded(Enum):
-    """The kinds of row that the database may have under a snapshot's number."""
+    """The kinds of row that the database may have under a snapshot's number.
+
+    After `THE_SAME_BEFORE_GAPS` rows of later snapshots may be missing: what they changed cannot be
+    added up.
+    """
 
     NOTHING = auto()
     THE_SAME = auto()
+    THE_SAME_BEFORE_GAPS = auto()
     ANOTHER = auto()
 
 
@@ -57,7 +63,10 @@ def recorded(connection: Connection, record: TableRecord, snapshot: Snapshot) ->
         snapshot.commit_identifier,
         snapshot.commit_kind.value,
     )
-    return Recorded.THE_SAME if is_same else Recorded.ANOTHER
+    if not is_same:
+        return Recorded.ANOTHER
+    forgotten = forgotten_up_to(connection, record.id, record.branch)
+    return Recorded.THE_SAME if snapshot.id > forgotten else Recorded.THE_SAME_BEFORE_GAPS
 
 
 def measure(

@@ -110,6 +110,9 @@ class Rollbacks(SnapshotReads):
             apply_statistics(connection, self._context, record, changes)
         connection.execute(delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id > target.id))
         if not is_known and measured is not None:
+            connection.execute(
+                delete(SnapshotRow).where(*here, SnapshotRow.snapshot_id == target.id)
+            )
             delete_branch_rows(connection, record.id, record.branch, (PartitionRow,))
             insert_measured(connection, self._context, record, target, measured)
         connection.execute(
@@ -131,7 +134,7 @@ class Rollbacks(SnapshotReads):
 
 
 def _is_in_history(connection: Connection, record: TableRecord, target: Snapshot) -> bool:
-    """False for a snapshot before those that the database knows; Conflict for another's number."""
+    """False for one before those that the database knows all; Conflict for another's number."""
     known = recorded(connection, record, target)
     if known is Recorded.ANOTHER:
         raise Conflict(

@@ -17,6 +17,7 @@ from headwater.catalog.model.page import Page
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.history.branch_history import forgotten_up_to
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.index_hint import along
@@ -214,8 +215,11 @@ class SnapshotReads:
                 is_unnumbered = connection.execute(own.where(~is_numbered)).first() is not None
             else:
                 extent = extent.where(SnapshotRow.snapshot_id >= last.snapshot_id)
+            forgotten = forgotten_up_to(connection, record.id, record.branch)
+            extent = extent.where(SnapshotRow.snapshot_id > forgotten)
             first, latest, count = connection.execute(extent).one()
-        # When a later snapshot was taken over alone, those before it are missing.
+        # When a later snapshot was taken over alone, those before it are missing. A user's last
+        # commit is known, however long ago it was forgotten what came between.
         is_dense = count > 0 and latest - first + 1 == count
         return RememberedCommits(
             None if last is None else last.commit_identifier,

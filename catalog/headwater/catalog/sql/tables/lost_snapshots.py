@@ -141,7 +141,7 @@ class LostSnapshots:
             connection.execute(
                 update(BranchRow)
                 .where(BranchRow.table_id == seen.id, BranchRow.branch == seen.branch)
-                .values(snapshot_id=0, snapshot_uuid=None)
+                .values(snapshot_id=0, snapshot_uuid=None, forgotten_snapshot_id=0)
             )
             # They may be left of the snapshots that are gone, and the first commit would heed them.
             for hint in (seen.layout.latest_hint, seen.layout.earliest_hint):

@@ -365,7 +365,11 @@ class BranchReconciler:
             connection.execute(
                 update(BranchRow)
                 .where(BranchRow.table_id == record.id, BranchRow.branch == record.branch)
-                .values(snapshot_id=snapshot.id, snapshot_uuid=snapshot.uuid)
+                .values(
+                    snapshot_id=snapshot.id,
+                    snapshot_uuid=snapshot.uuid,
+                    forgotten_snapshot_id=snapshot.id - 1,
+                )
             )
             self._recorded(connection, seen, Step.ADOPT, f"snapshot {number}")
 
