@@ -25,7 +25,10 @@ SHOWN = [
     {"id": 1, "region": "EMEA", "phone": "***", "salary": None},
     {"id": 3, "region": "EMEA", "phone": "***", "salary": None},
 ]
-NEWEST = "paimon-java-2.0.0"
+JAVA = [
+    pytest.param(f"{JavaClient.maker}-{version}", marks=pytest.mark.interop_java)
+    for version in ("1.4.2", "2.0.0")
+]
 
 
 def _token(service: Service, name: str) -> str:
@@ -40,7 +43,7 @@ def _rows(table: pa.Table) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)], ids=["append", "keyed"])
-@pytest.mark.parametrize("name", [PYPAIMON, pytest.param(NEWEST, marks=pytest.mark.interop_java)])
+@pytest.mark.parametrize("name", [PYPAIMON, *JAVA])
 def test_clients_apply_policies(
     lake: Lake,
     service: Service,
@@ -55,10 +58,10 @@ def test_clients_apply_policies(
     options = {"query-auth.enabled": "true", "bucket": "1" if keys else "-1"}
     made = lake.create_table(str(identifier), SCHEMA, primary_keys=keys, options=options)
     made.write(people())
-    if name == NEWEST:
-        client: Client | JavaClient = JavaClient(
-            java_gateways("2.0.0"), "2.0.0", service.uri, secret, tmp_path
-        )
+    if name.startswith(JavaClient.maker):
+        version = name.rpartition("-")[2]
+        gateway = java_gateways(version)
+        client: Client | JavaClient = JavaClient(gateway, version, service.uri, secret, tmp_path)
     else:
         client = Client(name, service, tmp_path, token=secret)
     assert len(_rows(client.read(str(identifier)))) == 4
