@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,14 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from tests import plain_http
 from tests.conftest import NewSqlite, Serve
 
-from headwater.catalog.model.principal import Scope
+from headwater.catalog.model.permissions import (
+    Access,
+    ColumnSet,
+    Grant,
+    PermissionTarget,
+    TargetType,
+)
+from headwater.catalog.model.principal import GROUP_PREFIX, Scope
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
@@ -225,6 +233,38 @@ def test_only_who_may_write_gets_what_changes_files(
         ("reader", "signTableRequests", "sales.orders", 4),
         ("writer", "signTableRequests", "sales.orders", 4 + changing),
     }
+
+
+@pytest.mark.parametrize("groups", [False, True], ids=["named", "in groups"])
+def test_what_is_granted_says_who_may_read_and_write_files(
+    lake: SqlCatalog, address: str, tmp_path: Path, serve: Serve, *, groups: bool
+) -> None:
+    table = PermissionTarget(TargetType.TABLE, "sales", "orders")
+    columns = PermissionTarget(TargetType.COLUMN, "sales", "orders")
+    some = ColumnSet(names=("order_id",))
+    grants = {
+        "selects": (Grant(table, Access.SELECT, "selects"), 200, 403),
+        "updates": (Grant(table, Access.UPDATE, "updates"), 200, 200),
+        "some": (Grant(columns, Access.SELECT, "some", some), 403, 403),
+        "alters": (Grant(table, Access.ALTER, "alters"), 403, 403),
+    }
+    with opened_database(f"sqlite:///{tmp_path}/store.db") as database:
+        tokens, members = Tokens(database, SYSTEM_RUNTIME), Groups(database)
+        parts = {"find_token": tokens.find, "principals": Principals(tokens, members)}
+        enforcing = serve(lake, parts=parts, require_token=True, signed_request_seconds=900)
+        for name, (grant, may_read, may_write) in grants.items():
+            secret = tokens.create(name, scopes={Scope.WRITE}).secret
+            if groups:
+                members.add(f"who {name}", name)
+                grant = replace(grant, principal=f"{GROUP_PREFIX}who {name}")
+            lake.permissions.grant(grant)
+            with _as(enforcing, secret) as http:
+                for method, may in (
+                    *((each, may_read) for each in ("GET", "HEAD")),
+                    *((each, may_write) for each in ("PUT", "DELETE", "CREATE")),
+                ):
+                    signed = _sign(http, method, "schema/schema-0")
+                    assert signed.status_code == may, (name, method, signed.text)
 
 
 def test_nothing_beside_the_table_is_signed(address: str) -> None:
