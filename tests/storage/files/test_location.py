@@ -78,6 +78,7 @@ def test_symbolic_links_are_followed(tmp_path: Path) -> None:
         ("hdfs://[::FFFF:127.0.0.1]/a", "hdfs://127.0.0.1/a"),
         ("hdfs://127.1:9000/a", "hdfs://0x7f000001:9000/a"),
         ("gcs://b/a", "gs://b/a"),
+        ("oss://lake.oss-cn-hangzhou.aliyuncs.com/a", "oss://Lake/a"),
         ("abfss://c@account/a", "abfs://c@Account/a"),
     ],
 )
