@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.server.restricted import filter_policy, leaf
 
 from headwater.catalog.model.permissions import (
     Access,
@@ -22,7 +23,7 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import NotFound, OutcomeUnknown
 from headwater.storage.files.local import LocalFileAccess, local_path
-from headwater.storage.schema.change import AddColumn, RenameColumn
+from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn
 from headwater.storage.types.data_type import parse_type
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("day", pa.string())])
@@ -266,3 +267,25 @@ def test_dropped_tables_do_not_come_back(lake: Lake, tmp_path: Path) -> None:
         lake.reconcile("sales.nope", apply=True)
     with pytest.raises(NotFound):
         lake.reconcile("nope", apply=True)
+
+
+def test_a_schema_that_breaks_a_policy_is_not_taken_over(lake: Lake, other: Lake) -> None:
+    table = lake.create_table("sales.log", NUMBERS, options={"query-auth.enabled": "true"})
+    assert isinstance(lake.catalog, SqlCatalog)
+    policy = filter_policy("ada", leaf("EQUAL", "day", "d1"))
+    lake.catalog.policies.create(table.identifier, policy)
+    around(other, table).alter(DropColumn(("day",)))
+    (finding,) = lake.reconcile(apply=True).refused
+    assert (finding.what, "ROW_FILTER:ada" in str(finding)) == ("schema 1", True)
+    assert lake.table("sales.log").schema.id == 0
+
+
+def test_a_schema_that_follows_a_lost_one_is_not_taken_over(lake: Lake, other: Lake) -> None:
+    table = make(lake)
+    theirs = around(other, table)
+    theirs.alter(AddColumn(("one",), parse_type("INT")))
+    theirs.alter(AddColumn(("two",), parse_type("INT")))
+    (directory(table) / "schema" / "schema-1").unlink()
+    (finding,) = lake.reconcile(apply=True).refused
+    assert (finding.what, "schema 1 is missing" in str(finding)) == ("schema 2", True)
+    assert lake.table("sales.log").schema.id == 0
