@@ -67,6 +67,9 @@ def test_a_hidden_column_stays_hidden_under_a_new_name(lake: Lake, send: Send) -
         assert send("/read", {"select": columns}).status_code == 403, columns
     where = {"select": ["id"], "where": "mobile > '5'", "filterColumns": ["mobile"]}
     assert send("/read", where).status_code == 403
+    # A condition names its columns, so that permission is asked for them, too.
+    unnamed = send("/read", {"select": ["id"], "where": where["where"]})
+    assert (unnamed.status_code, "filterColumns" in unnamed.text) == (400, True)
     assert _rows(send("/read", {"select": ["salary"]})) == {"salary": [10, 987654, 30, 40]}
 
 
