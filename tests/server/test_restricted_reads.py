@@ -312,6 +312,21 @@ def test_several_filters_hold_together_and_masks_that_differ_show_nothing(
     assert table.refresh().scan().count() == 2
 
 
+def test_masks_that_differ_of_a_column_that_cannot_be_null_refuse_the_table(
+    catalog: SqlCatalog, owner: Lake, lake_as: As
+) -> None:
+    Groups(catalog.operation.database).add("analysts", "ada")
+    schema = pa.schema([pa.field("code", pa.string(), nullable=False)])
+    made = owner.create_table("sales.codes", schema, options={"query-auth.enabled": "true"})
+    made.write({"code": ["APAC-SECRET"]})
+    for principal, shown in (("ada", "x"), ("group:analysts", "y")):
+        mask = mask_policy(principal, "code", concat(shown))
+        owner.catalog.policies.create(made.identifier, mask)
+    with pytest.raises(Forbidden, match="several masks of column 'code'"):
+        lake_as("ada").table("sales.codes").scan().to_arrow()
+    assert lake_as("bob").table("sales.codes").scan().count() == 1
+
+
 def test_a_mask_that_fails_on_a_row_shows_nothing_of_it(owner: Lake, lake_as: As) -> None:
     cast: dict[str, Json] = {"name": "CAST", "fieldRef": reference("phone"), "type": "INT"}
     owner.table("sales.people").write(
