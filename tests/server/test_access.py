@@ -15,7 +15,8 @@ from tests import plain_http
 from headwater.catalog.column import columns_from_arrow
 from headwater.catalog.functions import FunctionSpec
 from headwater.catalog.identifier import Identifier
-from headwater.catalog.model.principal import Scope, acting_as
+from headwater.catalog.model.principal import Principal, Scope, acting_as
+from headwater.catalog.model.rights import NO_RIGHTS, Thing
 from headwater.catalog.permissions import Access, ColumnSet, Grant, PermissionTarget, TargetType
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
@@ -585,3 +586,16 @@ def test_owners_are_among_those_who_see_a_thing(server: Server) -> None:
     ]
     assert ada("GET", f"{M}/permissions/of?principal=maker").status_code == 403
     assert len(server.catalog.permissions.of("maker").items) == 4
+
+
+def test_a_grant_on_all_of_a_warehouse_is_of_no_other(server: Server, tmp_path: Path) -> None:
+    database = server.catalog.operation.database
+    second = SqlCatalog.on(database, warehouse="second", location=str(tmp_path / "second"))
+    second.databases.create("sales")
+    ada = Principal("ada", scopes=frozenset({Scope.WRITE}), asks_permission=True)
+    for target, access in ((EVERYTHING, Access.DESCRIBE), (CATALOG, Access.CREATEDATABASE)):
+        server.catalog.permissions.grant(Grant(target, access, "ada"))
+    for thing in (Thing(TargetType.CATALOG), Thing(TargetType.DATABASE, "sales")):
+        here, there = (each.access.rights(ada, thing) for each in (server.catalog, second))
+        assert here.own | here.within, thing
+        assert there == NO_RIGHTS, thing
