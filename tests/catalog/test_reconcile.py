@@ -23,7 +23,7 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import NotFound, OutcomeUnknown
 from headwater.storage.files.local import LocalFileAccess, local_path
-from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn
+from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn, SetOption
 from headwater.storage.types.data_type import parse_type
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("day", pa.string())])
@@ -104,9 +104,10 @@ def test_snapshots_and_schemas_that_others_committed_are_taken_over(
 def test_permissions_on_columns_follow_what_others_renamed(lake: Lake, other: Lake) -> None:
     table = make(lake)
     columns = PermissionTarget(TargetType.COLUMN, "sales", "log")
+    table = lake.alter_table("sales.log", SetOption("query-auth.enabled", "true"))
     lake.catalog.permissions.grant(Grant(columns, Access.SELECT, "ada", ColumnSet(excluded=("n",))))
     around(other, table).alter(RenameColumn(("n",), "number"))
-    assert adopted(lake.reconcile(apply=True)) == ["sales.log: schema 1"]
+    assert adopted(lake.reconcile(apply=True)) == ["sales.log: schema 2"]
     assert lake.catalog.permissions.list(columns).items[0].columns == ColumnSet(
         excluded=("number",)
     )

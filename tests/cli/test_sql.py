@@ -64,7 +64,10 @@ def test_statements_come_from_files_and_pipes(
     assert headwater("sql", "-f", str(script), *options).stdout == "n\n2\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT max(id) AS m FROM db.t"))
     assert headwater("sql", *options).stdout == "m\n2\n"
-    script.write_text("GRANT SELECT (id) ON TABLE db.t TO ada; SHOW GRANTS ON TABLE db.t\n")
+    script.write_text(
+        "ALTER TABLE db.t SET TBLPROPERTIES ('query-auth.enabled' = 'true'); "
+        "GRANT SELECT (id) ON TABLE db.t TO ada; SHOW GRANTS ON TABLE db.t\n"
+    )
     shown = headwater("sql", "-f", str(script), *options).stdout.splitlines()
     assert shown[-1] == "ada,SELECT,id,COLUMN,db.t,"
     assert "plan" not in headwater("sql", "EXPLAIN SELECT id FROM db.t", "--catalog", folder).stdout

@@ -159,7 +159,8 @@ def test_what_is_wrong_is_said(run: Run, arguments: list[str], code: int, says: 
 
 
 def test_permissions(run: Run, lake: Lake) -> None:
-    lake.create_table("sales.orders", pa.schema([("n", pa.int64()), ("m", pa.int64())]))
+    columns = pa.schema([("n", pa.int64()), ("m", pa.int64())])
+    lake.create_table("sales.orders", columns, options={"query-auth.enabled": "true"})
     run("view", "create", "sales.v", "SELECT 1 AS n", "--column", "n INT")
     run("function", "create", "sales.f")
 
@@ -195,7 +196,8 @@ def test_permissions(run: Run, lake: Lake) -> None:
 
 
 def test_who_sees_what(run: Run, lake: Lake) -> None:
-    lake.create_table("sales.orders", pa.schema([("n", pa.int64())]))
+    columns = pa.schema([("n", pa.int64())])
+    lake.create_table("sales.orders", columns, options={"query-auth.enabled": "true"})
     run("permission", "grant", "ops", "ALL", "DATABASE_ALL", "sales")
     run("permission", "grant", "ada", "SELECT", "COLUMN", "sales.orders", "--except-column", "n")
 

@@ -108,6 +108,8 @@ def test_pypaimon_rust_reads_nothing_with_grants_on_some_columns(
     for names in ("id, region", "phone", "*"):
         with pytest.raises(RuntimeError, match=f"needs SELECT on TABLE {table};"):
             rust.sql(f"SELECT {names} FROM paimon.{table}")
+    some = PermissionTarget(TargetType.COLUMN, "interop", f"{kind}_rust")
+    permissions.revoke(some, Access.SELECT, principal)
     whole = PermissionTarget(TargetType.TABLE, "interop", f"{kind}_rust")
     permissions.grant(Grant(whole, Access.SELECT, principal))
     assert rust.read(table, ["phone"]).num_rows == 4

@@ -520,12 +520,57 @@ def test_columns_are_asked_for_through_auth(server: Server) -> None:
     server.clock.millis += KEPT_MILLIS
     assert reader("POST", auth, {"select": ["amount"]}).status_code == 200
     assert reader("POST", auth, {"select": ["id"]}).status_code == 403
+    server.catalog.permissions.revoke(COLUMNS, Access.SELECT, "reader")
     server.catalog.permissions.grant(Grant(ORDERS, Access.SELECT, "reader"))
+    server.clock.millis += KEPT_MILLIS
     assert reader("POST", auth, {"select": ["id", "amount"]}).status_code == 200
     assert reader("POST", auth, {}).status_code == 200
     writer = server.caller("writer", (ORDERS, Access.UPDATE))
     for select in ([], ["id"], None):
         assert writer("POST", auth, {"select": select}).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["reader", "maker", "writer"])
+def test_permissions_on_columns_hold_whatever_else_was_granted(server: Server, name: str) -> None:
+    wide = [(EVERYTHING, Access.ALL), (ORDERS, Access.SELECT), (ORDERS, Access.UPDATE)]
+    ask = server.caller(name, *(wide[2:] if name == "writer" else wide[:2]))
+    auth, everything = f"{T}/auth", {"select": ["id", "amount"]}
+    assert ask("POST", auth, everything).status_code == (403 if name == "writer" else 200)
+    # Of several, its own and those of its groups, each holds.
+    grant = server.caller("granter", (ORDERS, Access.GRANT), (SALES, Access.DESCRIBE))
+    server.groups.add("analysts", name)
+    server.clock.millis += KEPT_MILLIS
+    for who, columns in (
+        ("group:analysts", {"excludedColumnNames": ["id"]}),
+        (name, {"columnNames": ["amount", "id"]}),
+    ):
+        body = {
+            "resource": _resource(COLUMNS),
+            "access": "SELECT",
+            "principal": who,
+            "columns": columns,
+        }
+        # Nothing that was remembered outlasts it in the process that took it.
+        assert grant("POST", "/v1/main/permissions/grant", body).status_code == 200
+    told = ask("POST", auth, everything)
+    assert told.status_code == 403
+    assert "columns id; permissions on columns keep it to others" in told.json()["message"]
+    assert ask("POST", auth, {"select": ["amount"]}).status_code == 200
+    told = ask("POST", auth, {})
+    assert told.status_code == 403
+    assert "permissions on columns keep it to some columns" in told.json()["message"]
+    holders = server.catalog.permissions.who(ORDERS).items
+    assert {each.principal for each in holders if Access.SELECT in each.accesses} == (
+        {"maker"} - {name}
+    )
+    disjoint = {**body, "columns": {"columnNames": ["id"]}}
+    assert grant("POST", "/v1/main/permissions/grant", disjoint).status_code == 200
+    for column in ("id", "amount"):
+        assert ask("POST", auth, {"select": [column]}).status_code == 403, column
+    server.groups.remove("analysts", name)
+    server.clock.millis += KEPT_MILLIS
+    assert ask("POST", auth, {"select": ["id"]}).status_code == 200
+    assert ask("POST", auth, {"select": ["amount"]}).status_code == 403
 
 
 @pytest.mark.parametrize(

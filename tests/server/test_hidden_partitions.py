@@ -49,7 +49,7 @@ def statuses(catalog: SqlCatalog, serve: Serve) -> Statuses:
         "sales.people",
         pa.schema([("id", pa.int64()), ("region", pa.string())]),
         partition_keys=["region"],
-        options={"metastore.partitioned-table": "true"},
+        options={"metastore.partitioned-table": "true", "query-auth.enabled": "true"},
     )
     made.write({"id": [1, 2], "region": ["APAC", "EMEA"]})
     tokens = Tokens(catalog.operation.database, SYSTEM_RUNTIME)

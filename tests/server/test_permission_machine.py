@@ -71,6 +71,8 @@ class PermissionMachine(RuleBasedStateMachine):
         self.tables: dict[tuple[str, str], int] = {}
         self.owners: dict[int, str] = {}
         self.columns: dict[int, list[str]] = {}
+        # By table and principal, which of a table's two columns it may select, or all but which.
+        self.ranges: dict[tuple[int, str], tuple[int, bool]] = {}
         self.made = 0
 
     @initialize()
@@ -147,6 +149,25 @@ class PermissionMachine(RuleBasedStateMachine):
 
     def names_of(self, who: str) -> set[str]:
         return {who} | ({"group:analysts"} if who in self.members else set())
+
+    def selectable(self, who: str, database: str, thing: int) -> set[str]:
+        """The columns of a table that somebody may select."""
+        ranges = [
+            each for (at, name), each in self.ranges.items()
+            if at == thing and name in self.names_of(who)
+        ]  # fmt: skip
+        if not ranges:
+            whole = Access.SELECT in self.rights(who, TargetType.TABLE, database, thing)
+            return set(self.columns[thing]) if whole else set()
+        left = {0, 1}
+        for column, excluded in ranges:
+            left &= {0, 1} - {column} if excluded else {column}
+        return {self.columns[thing][each] for each in left}
+
+    def sees(self, who: str, database: str, thing: int) -> bool:
+        return bool(self.rights(who, TargetType.TABLE, database, thing)) or any(
+            at == thing and name in self.names_of(who) for at, name in self.ranges
+        )
 
     def rights(self, who: str, type_: TargetType, database: str, thing: int = 0) -> set[Access]:
         """The rights on a database, or on a table by its number."""
@@ -229,6 +250,34 @@ class PermissionMachine(RuleBasedStateMachine):
         self.move(who, data, drops=False)
 
     @rule(
+        grantee=st.sampled_from(GRANTEES),
+        data=st.data(),
+        column=st.sampled_from([0, 1, None]),
+        excluded=st.booleans(),
+    )
+    def keep_to_columns(
+        self, grantee: str, data: st.DataObject, column: int | None, *, excluded: bool
+    ) -> None:
+        if not self.tables:
+            return
+        at = data.draw(st.sampled_from(sorted(self.tables)))
+        thing = self.tables[at]
+        body: dict[str, object] = {
+            "resource": {"type": "COLUMN", "database": at[0], "table": at[1]},
+            "access": "SELECT",
+            "principal": grantee,
+        }
+        if column is None:
+            self.ranges.pop((thing, grantee), None)
+        else:
+            kind = "excludedColumnNames" if excluded else "columnNames"
+            body["columns"] = {kind: [self.columns[thing][column]]}
+            self.ranges[thing, grantee] = column, excluded
+        verb = "revoke" if column is None else "grant"
+        answer = self.call("admin", "POST", f"/permissions/{verb}", body)
+        assert answer.status_code == 200, answer.text
+
+    @rule(
         who=st.sampled_from(("admin", *PEOPLE)),
         data=st.data(),
         column=st.sampled_from([1, 0]),
@@ -281,6 +330,7 @@ class PermissionMachine(RuleBasedStateMachine):
             return
         del self.tables[at]
         if drops:
+            self.ranges = {key: each for key, each in self.ranges.items() if key[0] != thing}
             self.grants = {
                 key: end
                 for key, end in self.grants.items()
@@ -310,7 +360,7 @@ class PermissionMachine(RuleBasedStateMachine):
                 seen = [
                     name
                     for (at, name), thing in sorted(self.tables.items())
-                    if at == database and self.rights(who, TargetType.TABLE, database, thing)
+                    if at == database and self.sees(who, database, thing)
                 ]
                 lists = Access.LIST in self.rights(who, TargetType.DATABASE, database)
                 every = sorted(name for at, name in self.tables if at == database)
@@ -345,10 +395,14 @@ class PermissionMachine(RuleBasedStateMachine):
     def check_table(self, who: str, database: str, name: str) -> None:
         thing = self.tables.get((database, name))
         rights = self.rights(who, TargetType.TABLE, database, thing) if thing else set()
+        is_seen = thing is not None and self.sees(who, database, thing)
+        columns = self.selectable(who, database, thing) if thing else set()
+        if thing and len(columns) < 2:
+            rights -= {Access.SELECT, Access.ALL}
         for call, (method, path, body, needed) in CALLS.items():
             answer = self.call(who, method, f"/databases/{database}/tables/{name}{path}", body)
             told = f"{who} {call} {database}.{name} with {sorted(rights)}: {answer.text}"
-            if not rights:
+            if not is_seen:
                 assert (answer.status_code, answer.json()["resourceType"]) == (404, "TABLE"), told
             elif needed <= rights:
                 # What is wrong with it otherwise is told.
@@ -356,6 +410,11 @@ class PermissionMachine(RuleBasedStateMachine):
                 assert answer.status_code != 404 or call == "snapshot", told
             else:
                 assert answer.status_code == 403, told
+        for column in self.columns[thing] if thing and is_seen else ():
+            path = f"/databases/{database}/tables/{name}/auth"
+            answer = self.call(who, "POST", path, {"select": [column]})
+            told = f"{who} {column} of {database}.{name}, of {columns}: {answer.text}"
+            assert answer.status_code == (200 if column in columns else 403), told
 
 
 def test_every_answer_is_the_models(serve: Callable[..., str]) -> None:

@@ -62,6 +62,10 @@ def test_columns_and_an_end(http: httpx.Client, orders: str, given: str, kept: s
         "principal": "ada",
         "columns": {"columnNames": ["amount", "dt"]},
     }
+    refused = http.post(f"{PATH}/grant", json=grant)
+    assert _error(refused) == (409, "TABLE", "orders")
+    asked = {"action": "setOption", "key": "query-auth.enabled", "value": "true"}
+    assert http.post(orders, json={"changes": [asked]}).status_code == 200
     assert http.post(f"{PATH}/grant", json={**grant, "expireTime": given}).status_code == 200
     listed = _list(http, resourceType="COLUMN", database="sales", table="orders")
     assert listed["permissions"] == [{**grant, "expireTime": kept}]

@@ -119,6 +119,7 @@ def test_engines_are_not_let_read_a_branch_by_other_columns(
     for columns in (["phone"], ["id", "phone"], None):
         assert send("$branch_trial/auth", {"select": columns}).status_code == 403, columns
     # A mask of a column that is not there would be applied to nothing.
+    catalog.permissions.revoke(COLUMNS, Access.SELECT, "bob")
     catalog.permissions.grant(
         Grant(PermissionTarget(TargetType.TABLE, "sales", "people"), Access.SELECT, "bob")
     )

@@ -18,6 +18,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from tests import plain_http
 from tests.conftest import NewSqlite, Serve
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import (
     Access,
     ColumnSet,
@@ -40,6 +41,7 @@ from headwater.server.settings import load_settings
 from headwater.server.sts import Credentials
 from headwater.storage.errors import Forbidden, Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
+from headwater.storage.schema.change import SetOption
 
 # The steps after the first.
 UPLOAD_STEPS: tuple[tuple[str, dict[str, object]], ...] = (
@@ -242,6 +244,8 @@ def test_what_is_granted_says_who_may_read_and_write_files(
     table = PermissionTarget(TargetType.TABLE, "sales", "orders")
     columns = PermissionTarget(TargetType.COLUMN, "sales", "orders")
     some = ColumnSet(names=("order_id",))
+    orders = Identifier("sales", "orders")
+    lake.tables.alter(orders, [SetOption("query-auth.enabled", "true")])
     grants = {
         "selects": (Grant(table, Access.SELECT, "selects"), 200, 403),
         "updates": (Grant(table, Access.UPDATE, "updates"), 200, 200),

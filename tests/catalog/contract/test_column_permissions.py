@@ -16,9 +16,16 @@ from headwater.catalog.model.permissions import (
     TargetType,
 )
 from headwater.catalog.table.table import Table
-from headwater.storage.errors import NotFound
+from headwater.storage.errors import Conflict, Invalid, NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME
-from headwater.storage.schema.change import AddColumn, DropColumn, RenameColumn, SchemaChange
+from headwater.storage.schema.change import (
+    AddColumn,
+    DropColumn,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+)
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 COLUMNS = PermissionTarget(TargetType.COLUMN, "sales", "orders")
@@ -33,10 +40,13 @@ def _granted(catalog: Catalog) -> dict[str, ColumnSet | None]:
     return {each.principal: each.columns for each in catalog.permissions.list(COLUMNS).items}
 
 
+ASKED = SetOption("query-auth.enabled", "true")
+
+
 @pytest.fixture
 def noted(catalog: Catalog, table: Identifier) -> Identifier:
     """A table with columns `amount` and `note`: ada may select `note`, bob all but `note`."""
-    catalog.tables.alter(table, [AddColumn(("note",), INT)])
+    catalog.tables.alter(table, [AddColumn(("note",), INT), ASKED])
     _grant(catalog, "ada", ColumnSet(("dt", "note")))
     _grant(catalog, "bob", ColumnSet(excluded=("note",)))
     return table
@@ -85,6 +95,35 @@ def test_one_without_a_column_left_ends(catalog: Catalog, noted: Identifier) -> 
         _grant(catalog, "eve", ColumnSet(excluded=("note",)))
     with pytest.raises(NotFound, match="note"):
         _grant(catalog, "bob", ColumnSet(("note",)))
+
+
+def test_they_need_readers_that_ask(catalog: Catalog, table: Identifier) -> None:
+    columns = ColumnSet(("amount",))
+    with pytest.raises(Conflict, match=r"option 'query-auth\.enabled' to be true") as caught:
+        _grant(catalog, "ada", columns)
+    assert caught.value.resource_type is ResourceType.TABLE
+    before = catalog.tables.get(table).schema
+    catalog.tables.alter(table, [ASKED])
+    catalog.branches.create(table, "b")
+    branch = Identifier("sales", "orders$branch_b")
+    _grant(catalog, "ada", columns)
+    for change in (RemoveOption(ASKED.key), SetOption(ASKED.key, "false")):
+        for name in (table, branch):
+            with pytest.raises(Invalid, match=r"permissions on columns: .* must stay true"):
+                catalog.tables.alter(name, [change])
+    with pytest.raises(Invalid, match="must stay true"):
+        catalog.tables.replace(table, before.to_schema())
+    with pytest.raises(Invalid, match="must stay true"):
+        catalog.snapshots.rollback_schema(table, before.id)
+    assert _granted(catalog) == {"ada": columns}
+    catalog.permissions.revoke(COLUMNS, Access.SELECT, "ada")
+    catalog.tables.alter(branch, [RemoveOption(ASKED.key)])
+    _grant(catalog, "ada", columns)
+    Table(catalog, catalog.tables.get(branch), SYSTEM_RUNTIME).write({"order_id": [1], "dt": ["x"]})
+    with pytest.raises(Invalid, match="must stay true"):
+        catalog.branches.fast_forward(table, "b")
+    catalog.permissions.revoke(COLUMNS, Access.SELECT, "ada")
+    catalog.tables.alter(table, [RemoveOption(ASKED.key)])
 
 
 def test_they_go_back_with_the_schema(catalog: Catalog, noted: Identifier) -> None:

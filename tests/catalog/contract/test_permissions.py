@@ -21,6 +21,7 @@ from headwater.catalog.model.permissions import (
 )
 from headwater.catalog.model.views import ViewSchema
 from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
 
 TARGETS = (
@@ -42,6 +43,7 @@ FUNCTION = TARGETS[7]
 @pytest.fixture
 def objects(catalog: Catalog, table: Identifier) -> None:
     """Something of every kind in a database ``sales``."""
+    catalog.tables.alter(table, [SetOption("query-auth.enabled", "true")])
     catalog.views.create(Identifier("sales", "recent"), ViewSchema((), "SELECT 1"))
     catalog.functions.create(Identifier("sales", "area"), FunctionSpec())
 

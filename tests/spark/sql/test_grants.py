@@ -17,8 +17,7 @@ from headwater.catalog.model.policies import ColumnMask, Policy
 from headwater.catalog.model.views import ViewSchema
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.grants.column_sets import less, together
-from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
-from headwater.storage.schema.change import SetOption
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from tests.spark.sql.conftest import Run
@@ -29,7 +28,8 @@ _SCHEMA = pa.schema([("id", pa.int64()), ("Phone", pa.string()), ("city", pa.str
 @pytest.fixture
 def people(run: Run, context: SqlContext) -> Run:
     """Statements over a catalog with the table ``db.people``."""
-    context.catalog.create_table("db.people", schema=_SCHEMA)
+    options = {"query-auth.enabled": "true"}
+    context.catalog.create_table("db.people", schema=_SCHEMA, options=options)
     return run
 
 
@@ -104,8 +104,18 @@ def test_columns_add_up_and_are_taken_away_one_by_one(people: Run) -> None:
         people("GRANT SELECT (id) ON people TO ada")
     with pytest.raises(Invalid, match="until another time"):
         people("GRANT SELECT (city) ON people TO ada EXPIRES IN '1 d'")
+    for privilege in ("SELECT", "UPDATE, ALL"):
+        with pytest.raises(Invalid, match="would still be kept to those: REVOKE SELECT"):
+            people(f"GRANT {privilege} ON people TO bob, ada")
+    assert {row[0] for row in _granted(people, "ON people")} == {"ada"}
     people("REVOKE SELECT ON people FROM ada")
     assert _granted(people, "ON people") == set()
+
+
+def test_columns_need_readers_that_ask(people: Run) -> None:
+    people("ALTER TABLE people UNSET TBLPROPERTIES ('query-auth.enabled')")
+    with pytest.raises(Conflict, match=r"'query-auth\.enabled' to be true"):
+        people("GRANT SELECT (id) ON people TO ada")
 
 
 def test_a_revoke_never_leaves_what_it_takes_away(people: Run) -> None:
@@ -187,7 +197,6 @@ def test_nothing_is_granted_when_a_part_is_refused(people: Run) -> None:
 
 
 def test_policies_are_shown(people: Run, context: SqlContext) -> None:
-    context.catalog.alter_table("db.people", SetOption("query-auth.enabled", "true"))
     mask = '{"name": "CONCAT", "inputs": ["****"]}'
     context.catalog.catalog.policies.create(
         Identifier("db", "people"), Policy("group:support", ColumnMask("Phone", mask))

@@ -47,7 +47,8 @@ class Rights:
     Attributes:
         own: On the thing itself.
         within: On everything in it; only catalogs and databases hold anything.
-        columns: The columns of a table that may be selected where `own` has no SELECT.
+        columns: What permissions on columns keep SELECT on a table to: only columns that each of
+            them holds may be selected. Where there are any, `own` has no SELECT.
         holds_visible: True if something in it may be seen.
         ends_at: The earliest end of what they come from, milliseconds since the epoch; None is
             never.
@@ -68,7 +69,9 @@ class Rights:
         """Those of some columns that may not be selected."""
         if Access.SELECT in self.own:
             return ()
-        return [name for name in columns if not any(each.holds(name) for each in self.columns)]
+        if not self.columns:
+            return list(columns)
+        return [name for name in columns if not all(each.holds(name) for each in self.columns)]
 
 
 def thing_of(target: PermissionTarget) -> Thing:

@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.model.permissions import TargetType
+from headwater.catalog.model.permissions import Access, TargetType
 from headwater.catalog.model.principal import Principal
 from headwater.catalog.model.rights import Rights
 from headwater.catalog.sql import SqlCatalog
@@ -139,9 +139,11 @@ def _refusal(caller: Principal, need: Need, rights: Rights) -> HeadwaterError:
     hidden = rights.hidden_columns(need.columns) if need.columns and rights.columns else ()
     what = f"columns {', '.join(hidden)}" if hidden else ""
     kind = None if thing.type is TargetType.CATALOG else ResourceType(thing.type.value)
+    remedy = "'headwater permission grant' gives it"
+    if rights.columns and Access.SELECT in need.accesses:
+        remedy = f"permissions on columns keep it to {'others' if hidden else 'some columns'}"
     return Forbidden(
-        f"'{caller.name}' may not do that: it needs {need}{f', {what}' if what else ''}; "
-        "'headwater permission grant' gives it",
+        f"'{caller.name}' may not do that: it needs {need}{f', {what}' if what else ''}; {remedy}",
         resource_type=kind,
         resource_name=(thing.name or thing.database or thing.id) if kind else None,
     )

@@ -305,6 +305,9 @@ def _rights(
         for row in rows
         if row.resource_type == TargetType.COLUMN and row.object_id == found.id and row.columns
     )
+    if columns:
+        # They hold whatever else was granted, also to groups, and for owners.
+        own -= {Access.SELECT, Access.ALL}
     return Rights(own, columns=columns, ends_at=ends_at)
 
 

@@ -8,14 +8,18 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.events import Detail, EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import ColumnSet, TargetType
+from headwater.catalog.model.policy_rules import QUERY_AUTH
+from headwater.catalog.sql.admin.policies import asks_for_authorization
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import GrantRow
 from headwater.catalog.sql.events.record import record_event
+from headwater.catalog.sql.queries.possessions import is_running
 from headwater.catalog.wire.permissions import PermissionColumnsModel
+from headwater.storage.errors import Invalid
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["column_set", "columns_document", "follow_columns"]
+__all__ = ["column_set", "columns_document", "follow_columns", "refuse_unasked_columns"]
 
 
 def follow_columns(
@@ -26,6 +30,7 @@ def follow_columns(
     after: TableSchema,
     *,
     is_successor: bool = True,
+    may_refuse: bool = True,
 ) -> None:
     """Let the permissions on a table's columns name the same columns in its next schema.
 
@@ -42,8 +47,14 @@ def follow_columns(
         is_successor: False if its columns need not be those of the same ids before, as in a table
             that was replaced, or in a branch that takes the main one's place. Then a column is the
             same under the same name, unless it is known to have had another one.
+        may_refuse: False if the next schema is there already, whatever it is.
+
+    Raises:
+        Invalid: Readers would no longer ask which columns they may select.
     """
     table_id, identifier = table
+    if may_refuse:
+        refuse_unasked_columns(connection, context, table, before, after)
     here = (
         GrantRow.object_id == table_id,
         GrantRow.resource_type == TargetType.COLUMN.value,
@@ -71,6 +82,34 @@ def follow_columns(
             connection.execute(update(GrantRow).where(*this).values(values))
             details["columns"] = sorted(following.mentioned)
             record_event(connection, context, EventType.GRANT_PERMISSION, subject, details)
+
+
+def refuse_unasked_columns(
+    connection: Connection,
+    context: CatalogContext,
+    table: tuple[str, Identifier],
+    before: TableSchema,
+    after: TableSchema,
+) -> None:
+    """Refuse that readers of a table or branch no longer ask which columns they may select.
+
+    Raises:
+        Invalid: They would not, and there are permissions on columns of the table.
+    """
+    if not asks_for_authorization(before) or asks_for_authorization(after):
+        return
+    table_id, identifier = table
+    granted = select(GrantRow.principal).where(
+        GrantRow.object_id == table_id,
+        GrantRow.resource_type == TargetType.COLUMN.value,
+        GrantRow.warehouse == context.warehouse,
+        is_running(context),
+    )
+    if connection.execute(granted.limit(1)).one_or_none():
+        raise Invalid(
+            f"table {identifier.database}.{identifier.table} has permissions on columns: "
+            f"'{QUERY_AUTH}' must stay true, in its branches, too; revoke them first"
+        )
 
 
 def column_set(document: str) -> ColumnSet:

@@ -21,7 +21,7 @@ from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.model.tables import TableInfo
-from headwater.catalog.sql.admin.column_permissions import follow_columns
+from headwater.catalog.sql.admin.column_permissions import follow_columns, refuse_unasked_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
@@ -217,6 +217,8 @@ class ExternalSchemas:
         if identifier.branch == MAIN_BRANCH:
             with self._context.database.read() as connection:
                 refuse_policies_broken_by(connection, info.id, identifier, following)
+                table = (info.id, identifier)
+                refuse_unasked_columns(connection, self._context, table, info.schema, following)
         self._claim_data_places(info, following)
         if found is None and not self._put(identifier, layout, info.schema):
             return False
@@ -328,7 +330,7 @@ def _store(
         connection.execute(update(SchemaRow).where(*this).values(document=document))
     connection.execute(update(BranchRow).where(*here).values(schema_id=schema.id))
     table = (before.id, before.identifier)
-    follow_columns(connection, context, table, before.schema, schema)
+    follow_columns(connection, context, table, before.schema, schema, may_refuse=False)
     updated = {"updated_at": now.updated_at, "updated_by": now.updated_by}
     connection.execute(update(TableRow).where(TableRow.id == before.id).values(**updated))
     owner = DataOwner(now.identifier, now.id, now.path, is_external=True)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.events import EventType, Subject
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
-from headwater.catalog.sql.admin.column_permissions import follow_columns
+from headwater.catalog.sql.admin.column_permissions import follow_columns, refuse_unasked_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by, refuse_unasked_readers
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -334,12 +334,13 @@ class SqlTables(Replacements, Registrations):
             if connection.execute(changed.values(schema_id=following.id)).rowcount != 1:
                 return False
             _check_other_branch(connection, record, identifier, before, following)
+            table = (record.id, identifier)
             if record.branch == MAIN_BRANCH:
                 refuse_policies_broken_by(connection, record.id, identifier, following)
-                table = (record.id, identifier)
                 follow_columns(connection, self._context, table, info.schema, following)
             else:
                 refuse_unasked_readers(connection, record.id, identifier, info.schema, following)
+                refuse_unasked_columns(connection, self._context, table, info.schema, following)
             claim_data_places(connection, self._context, owner, data)
             connection.execute(
                 insert(SchemaRow),

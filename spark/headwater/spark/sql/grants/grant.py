@@ -68,6 +68,8 @@ def _one_grant(
 ) -> Grant:
     """The grant to record, columns that were granted before included."""
     if columns is None:
+        if target.type is TargetType.TABLE and access in (Access.ALL, Access.SELECT):
+            _refuse_narrowed(permissions, target, access, principal)
         return Grant(target, access, principal, expires_at=until)
     grant = Grant(_columns_of(target), access, principal, columns, until)
     for before in recorded(permissions, grant.target, principal):
@@ -80,6 +82,17 @@ def _one_grant(
             )
         grant = replace(grant, columns=together(before.columns, columns))
     return grant
+
+
+def _refuse_narrowed(
+    permissions: Permissions, target: PermissionTarget, access: Access, principal: str
+) -> None:
+    """Refuse SELECT on a table for a principal who would still select some columns alone."""
+    if recorded(permissions, _columns_of(target), principal):
+        raise Invalid(
+            f"{principal} has SELECT on columns of {object_text(target)}, and {access} would still "
+            "be kept to those: REVOKE SELECT on them first"
+        )
 
 
 def _revoke(statement: Statement, context: SqlContext) -> None:
