@@ -33,7 +33,7 @@ from headwater.catalog.sql.database.prepared import (
 from headwater.catalog.sql.events.record import CommitEvent, recording_commits
 from headwater.catalog.sql.history.statistics import Growth, Sizes, growing, snapshot_row
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
-from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, is_taken
+from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, is_cut_off, is_taken
 from headwater.catalog.sql.outbox.outbox import Committed, Outbox
 from headwater.catalog.sql.queries.lookup import (
     Head,
@@ -301,7 +301,10 @@ class Commits:
                 turns[record.id] = (at, record)
         # Before the branches are locked: a store that is far away takes its time.
         occupied, cut_off = self._outbox.obstructed(
-            {at: (record.layout, offers[at].snapshot.id) for at, record in turns.values()}
+            {
+                at: (record.layout, offers[at].snapshot.id, offers[at].base_uuid)
+                for at, record in turns.values()
+            }
         )
         places = [(record.id, record.branch) for _, record in turns.values()]
         heads = lock_branches(connection, places) if places else {}
@@ -311,8 +314,7 @@ class Commits:
             if head is not None and offers[at].follows(head):
                 obstacle = None
                 if at in occupied or at in cut_off:
-                    is_cut_off = at in cut_off
-                    obstacle = self._obstacle(connection, offers[at], record, is_cut_off)
+                    obstacle = self._obstacle(connection, offers[at], record, at in cut_off)
                 if obstacle is not None:
                     decisions[at] = obstacle
                     continue
@@ -329,7 +331,7 @@ class Commits:
         return [decisions[at] for at in range(len(offers))]
 
     def _obstacle(
-        self, connection: Connection, offer: Offer, record: TableRecord, is_cut_off: bool
+        self, connection: Connection, offer: Offer, record: TableRecord, seems_cut_off: bool
     ) -> _Decision | None:
         """The error about files that do not agree with the history; None to go on."""
         now = find_tables(connection, self._context, [offer.identifier])[0]
@@ -337,9 +339,13 @@ class Commits:
             # A rollback, perhaps, that has yet to delete the file.
             return _Outcome.SETTLE_FIRST, record
         path = record.layout.snapshot(offer.snapshot.id)
-        if is_taken(self._context.files, path, offer.snapshot.to_json()):
+        files, number = self._context.files, offer.snapshot.id
+        if is_taken(files, path, offer.snapshot.to_json()):
             return _refusal(offer, PlaceTaken(path))
-        return _cut_off(offer, record) if is_cut_off else None
+        # Once more: the one that it follows may have come meanwhile.
+        if seems_cut_off and is_cut_off(files, record.layout, number, offer.base_uuid):
+            return _cut_off(offer, record)
+        return None
 
     def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
         """Make the snapshots the latest; the branches' locks are held."""
@@ -474,7 +480,7 @@ def _cut_off(offer: Offer, record: TableRecord) -> Conflict:
     """The error about a history on storage that is not the database's."""
     number = offer.snapshot.id
     found = (
-        f"{record.layout.snapshot(number - 1)}, which it follows, is missing on storage"
+        f"{record.layout.snapshot(number - 1)} is not the file of the snapshot that it follows"
         if number > 1
         else f"it would be the first, and {record.layout.latest_hint} is there"
     )

@@ -15,6 +15,7 @@ __all__ = [
     "PlaceTaken",
     "delete_later_tags",
     "delete_snapshots_after",
+    "is_cut_off",
     "is_taken",
     "numbered_files",
     "put",
@@ -48,6 +49,24 @@ def is_taken(files: FileAccess, path: str, document: str) -> bool:
     except NotFound:
         return False
     return found != document.encode() and not _same_json(found, document)
+
+
+def is_cut_off(files: FileAccess, layout: TableLayout, number: int, base_uuid: str | None) -> bool:
+    """True if storage has another history than the one that a next snapshot builds on.
+
+    Args:
+        files: The storage.
+        layout: The branch.
+        number: The snapshot's number. Of the first one there must have been none.
+        base_uuid: The uuid of the one before it; None takes any.
+    """
+    if number == 1:
+        return files.exists(layout.latest_hint)
+    try:
+        found = json.loads(files.read(layout.snapshot(number - 1)))
+        return base_uuid is not None and bool(found["uuid"] != base_uuid)
+    except (NotFound, ValueError, KeyError, TypeError):
+        return True
 
 
 def put(files: FileAccess, path: str, document: str) -> None:

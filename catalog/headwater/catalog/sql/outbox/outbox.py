@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, literal_column, or_, select
@@ -42,7 +42,7 @@ from headwater.catalog.sql.outbox.line_files import (
     snapshot_document,
     write_schema,
 )
-from headwater.catalog.sql.outbox.mirror_files import put_snapshot
+from headwater.catalog.sql.outbox.mirror_files import is_cut_off, put_snapshot
 from headwater.catalog.sql.outbox.stale import StorageAhead, mark_of_later, refuse_overtaken
 from headwater.catalog.sql.outbox.warehouse_marker import WarehouseMarker
 from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
@@ -324,7 +324,7 @@ class Outbox:
             list(self._putters.map(files.delete, paths))
 
     def obstructed(
-        self, offered: Mapping[int, tuple[TableLayout, int]]
+        self, offered: Mapping[int, tuple[TableLayout, int, str | None]]
     ) -> tuple[set[int], set[int]]:
         """The snapshots for which storage is not as the database says.
 
@@ -332,36 +332,32 @@ class Outbox:
         looked at is left out.
 
         Args:
-            offered: Branches and the numbers of their next snapshots.
+            offered: Branches, the numbers of their next snapshots, and the uuids of those before.
 
         Returns:
             Those in whose place there is a file already; and those whose predecessor has none, or
-            that are the first where there have been some.
+            another one's, or that are the first where there have been some.
         """
 
-        def exists(path: str) -> bool | None:
-            try:
-                return self._files.exists(path)
-            except HeadwaterError:
-                return None
+        def taken(layout: TableLayout, number: int, _: str | None) -> bool:
+            return self._files.exists(layout.snapshot(number))
 
-        paths = [
-            path
-            for layout, number in offered.values()
-            for path in (
-                layout.snapshot(number),
-                layout.snapshot(number - 1) if number > 1 else layout.latest_hint,
-            )
-        ]
-        is_local = all(path.startswith("file:") for path in paths)
-        answers = list(map(exists, paths) if is_local else self._putters.map(exists, paths))
-        occupied = {at for at, found in zip(offered, answers[::2], strict=True) if found}
-        cut_off = {
-            at
-            for (at, (_, number)), found in zip(offered.items(), answers[1::2], strict=True)
-            if found is (number == 1)
-        }
-        return occupied, cut_off
+        def cut_off(layout: TableLayout, number: int, base_uuid: str | None) -> bool:
+            return is_cut_off(self._files, layout, number, base_uuid)
+
+        def is_so(look: Callable[[], bool]) -> bool:
+            try:
+                return look()
+            except HeadwaterError:
+                return False
+
+        looks = [partial(look, *each) for each in offered.values() for look in (taken, cut_off)]
+        is_local = all(layout.location.startswith("file:") for layout, _, _ in offered.values())
+        answers = list(map(is_so, looks) if is_local else self._putters.map(is_so, looks))
+        return (
+            {at for at, found in zip(offered, answers[::2], strict=True) if found},
+            {at for at, found in zip(offered, answers[1::2], strict=True) if found},
+        )
 
     def stuck_snapshot(self, table_id: str, branch: str) -> int | None:
         """The number of the snapshot that is the oldest open decision; None when it is none."""
