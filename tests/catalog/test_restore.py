@@ -155,6 +155,63 @@ def test_a_database_whose_latest_snapshot_has_expired_since_takes_over_the_lates
         assert counts(lake) == (2, 2)
 
 
+@pytest.mark.parametrize("commits", [1, 2, 3, 4])
+def test_what_was_committed_after_a_rollback_is_not_written_over(
+    folder: Path, tmp_path: Path, commits: int
+) -> None:
+    with connect(folder) as lake:
+        for key in (4, 5):
+            put(lake, key)
+        backed_up = read(lake)
+    copy_database(folder / "headwater.db", tmp_path / "backup.db")
+    with connect(folder) as lake:
+        lake.table("sales.orders").rollback(snapshot_id=1)
+        for key in range(10, 10 + commits):
+            put(lake, key)
+    copy_database(tmp_path / "backup.db", folder / "headwater.db")
+    files = {each: each.read_bytes() for each in snapshot_directory(folder).iterdir()}
+    with connect(folder) as lake:
+        for losses in (False, True):
+            found = lake.reconcile(apply=True, accept_losses=losses)
+            assert found.changes == ()
+            (refused,) = found.refused
+            assert "two histories" in str(refused)
+            assert "move the files of snapshot 2 and later ones away" in str(refused)
+        with pytest.raises((Conflict, CorruptData)):
+            put(lake, 99)
+    assert {each: each.read_bytes() for each in snapshot_directory(folder).iterdir()} == files
+    for number in range(2, 2 + commits):
+        (snapshot_directory(folder) / f"snapshot-{number}").unlink()
+    with connect(folder) as lake:
+        assert told(lake.reconcile(apply=True)) == [
+            f"write sales.orders: snapshot {number}" for number in (2, 3, 4)
+        ]
+        assert read(lake) == backed_up
+    agree(folder, "sales.orders")
+
+
+def test_what_was_rolled_back_is_no_predecessor_of_what_came_then(
+    folder: Path, tmp_path: Path
+) -> None:
+    with connect(folder) as lake:
+        for key in (4, 5):
+            put(lake, key)
+    copy_database(folder / "headwater.db", tmp_path / "backup.db")
+    with connect(folder) as lake:
+        lake.table("sales.orders").rollback(snapshot_id=1)
+        for key in range(10, 14):
+            put(lake, key)
+        lake.table("sales.orders").expire_snapshots(retain_min=1, retain_max=1)
+        expected = read(lake)
+    copy_database(tmp_path / "backup.db", folder / "headwater.db")
+    assert [each.name for each in snapshot_directory(folder).glob("snapshot-*")] == ["snapshot-5"]
+    with connect(folder) as lake:
+        assert told(lake.reconcile(apply=True)) == ["adopt sales.orders: snapshot 5"]
+        assert read(lake) == expected
+        assert counts(lake) == (6, 6)
+    agree(folder, "sales.orders")
+
+
 def test_storage_that_is_older_than_the_database_is_gone_back_to_if_losses_are_accepted(
     folder: Path, tmp_path: Path
 ) -> None:

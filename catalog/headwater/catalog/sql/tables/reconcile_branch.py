@@ -46,6 +46,12 @@ from headwater.catalog.sql.queries.lookup import (
     table_busy,
 )
 from headwater.catalog.sql.tables.external_schemas import read_schema_file
+from headwater.catalog.sql.tables.lineage import (
+    builds_on,
+    fork_sentence,
+    named_snapshot,
+    two_histories,
+)
 from headwater.catalog.sql.tables.lost_snapshots import LostSnapshots
 from headwater.catalog.sql.tables.reconcile_mode import Mode
 from headwater.catalog.table.display import time_text
@@ -118,11 +124,19 @@ class BranchReconciler:
         files, layout, head = self._context.files, record.layout, record.snapshot_id
         there = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
         later = [number for number in there if number > head]
+        reason = two_histories(self._context, record, there)
+        if reason is not None:
+            number = later[0] if later else head
+            yield Finding(record.identifier, f"snapshot {number}", Step.ADOPT, reason)
+            return
         if head and head not in there:
             earlier = [number for number in there if number < head]
             known = self._snapshot_known(record)
             storage = self._storage(record)
             is_whole = first_damage(storage, known) is None
+            if later and is_whole:
+                # If it went with a rollback, what it names is still there.
+                is_whole = builds_on(storage, self._snapshot_file(layout, later[0]), known)
             if not later or is_whole:
                 # Where others follow it, it alone is written again.
                 before_it = [] if later else earlier
@@ -134,8 +148,8 @@ class BranchReconciler:
                     return
             elif earlier:
                 reason = (
-                    f"{_named(known)} is gone from storage, though storage has earlier and later "
-                    "ones; restore its file"
+                    f"{named_snapshot(known)} is gone from storage, though storage has earlier and "
+                    "later ones; restore its file"
                 )
                 yield Finding(record.identifier, f"snapshot {head}", Step.ADOPT, reason)
                 return
@@ -143,13 +157,6 @@ class BranchReconciler:
                 # It and all before it have expired since the database was backed up.
                 yield self._adopted_alone(record, later[-1], mode)
                 yield from self._damage(record, later[-1])
-                return
-        elif head:
-            known, found = self._snapshot_known(record), self._snapshot_file(layout, head)
-            if json.loads(found.to_json()) != json.loads(known.to_json()):
-                reason = _fork(known, found, head)
-                number = later[0] if later else head
-                yield Finding(record.identifier, f"snapshot {number}", Step.ADOPT, reason)
                 return
         if later and head == 0 and later[0] > 1:
             # The first ones have expired: only the latest can be read, as when one is registered.
@@ -328,7 +335,7 @@ class BranchReconciler:
             )
         snapshot = self._snapshot_file(record.layout, number)
         if snapshot.schema_id > schema_id:
-            return f"{_named(snapshot)} needs schema {snapshot.schema_id}, which is missing"
+            return f"{named_snapshot(snapshot)} needs schema {snapshot.schema_id}, which is missing"
         return None
 
     def _adopt_snapshot(self, record: TableRecord, before: Snapshot | None, number: int) -> None:
@@ -337,7 +344,7 @@ class BranchReconciler:
         entries = delta_entries(storage, snapshot.delta_manifest_list)
         if entries is None:
             raise CorruptData(
-                f"a manifest of {_named(snapshot)} is gone, so its rows cannot be counted"
+                f"a manifest of {named_snapshot(snapshot)} is gone, so its rows cannot be counted"
             )
         answer = self._snapshots.commit(
             record.identifier,
@@ -392,7 +399,7 @@ class BranchReconciler:
             )
         decided = self._snapshot_known(replace(record, snapshot_id=number))
         there = self._snapshot_file(record.layout, number)
-        reason = _fork(decided, there, number)
+        reason = fork_sentence(decided, there, number)
         return Finding(record.identifier, f"snapshot {number}", Step.WRITE, reason)
 
     def _snapshot_known(self, record: TableRecord) -> Snapshot:
@@ -415,17 +422,3 @@ class BranchReconciler:
 def _json(schema: TableSchema) -> object:
     found: object = json.loads(schema.to_json())
     return found
-
-
-def _named(snapshot: Snapshot) -> str:
-    moment = time_text(snapshot.time_millis)
-    return f"snapshot {snapshot.id} (uuid {snapshot.uuid}, of {moment}, by {snapshot.commit_user})"
-
-
-def _fork(ours: Snapshot, theirs: Snapshot, number: int) -> str:
-    return (
-        f"there are two histories: the catalog has {_named(ours)}, and storage has "
-        f"{_named(theirs)}; neither is chosen. To keep the catalog's, move the files of snapshot "
-        f"{min(number, ours.id)} and later ones away; to keep the other, register its files as a "
-        "table of its own"
-    )
