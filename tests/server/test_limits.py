@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -183,6 +185,25 @@ def test_a_request_that_does_not_go_on_is_told_so(
     *_, last = received.split(b"HTTP/1.1 ")
     assert last.startswith(b"408 ")
     assert json.loads(last.partition(b"\r\n\r\n")[2])["code"] == 408
+
+
+def test_an_answer_may_take_longer_than_a_request_to_arrive(
+    catalog: SqlCatalog, serve: Serve, connect: Open, tmp_path: Path
+) -> None:
+    connection = connect(serve(catalog, header_timeout="200 ms"))
+    head = b"POST /v1/main/databases HTTP/1.1\r\n" + _HOST + b"content-length: 16\r\n"
+    with closing(sqlite3.connect(tmp_path / "headwater.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        connection.sendall(head + b"expect: 100-continue\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b'{"name":"sales"}')
+        # Neither an answer, nor the connection's end.
+        connection.settimeout(1)
+        with pytest.raises(TimeoutError):
+            connection.recv(65536)
+        other.execute("ROLLBACK")
+    connection.settimeout(60)
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_a_connection_without_a_request_is_closed(

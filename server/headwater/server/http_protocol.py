@@ -138,6 +138,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Read the next request, if there is one."""
+        # The client has done its part: for the answer there is another limit.
+        self._stop_timer()
         self._is_in_head = True
         self._ends += 1
         self._received = self._body = 0
