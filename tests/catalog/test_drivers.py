@@ -1,7 +1,8 @@
-"""Which database server answers at a URL."""
+"""Connections to database servers: who answers at a URL, and for how long silence is borne."""
 
 from __future__ import annotations
 
+import os
 import socket
 import socketserver
 import threading
@@ -53,6 +54,36 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
             target.sendall(data)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="asks Linux for its limits")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
+    ],
+)
+def test_a_machine_that_vanishes_is_not_waited_for_by_hours(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue(f"new_{kind}_database")()
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        number = driver.fileno() if kind == "postgresql" else driver._sock.fileno()
+        with socket.socket(fileno=os.dup(number)) as sock:
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            asked = [
+                sock.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            ]
+            idle, interval, count = asked
+            assert idle + interval * count <= 60
+            assert 0 < sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+    engine.dispose()
 
 
 @pytest.mark.mariadb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +23,14 @@ __all__ = [
     "PLANNING",
     "PREPARED_STATEMENTS",
     "SETTINGS",
+    "SILENT_SECONDS",
     "PoolSettings",
     "Timeouts",
     "answers",
     "database_exists",
     "database_url",
     "most_connections",
+    "network_limits",
     "open_engine",
 ]
 
@@ -47,6 +50,12 @@ statement would be compiled before it is run, which takes 20 to 100 ms.
 PREPARED_STATEMENTS = 400
 """The number of statements that a connection to PostgreSQL remembers."""
 
+SILENT_SECONDS = 30
+"""The time after which the network is asked if a silent database's machine is still there.
+
+A machine that vanished says nothing, and what waits for it would wait for hours.
+"""
+
 IDLE_SECONDS = "headwater_idle_seconds"
 """The execution option with the seconds after which a database ends an idle transaction."""
 
@@ -59,6 +68,9 @@ _UNUSED_SECONDS = 600
 # What a number out of range, a text too long or an unknown engine means does not depend on how
 # the server is set up: an error.
 _MYSQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+# Of questions whether a silent server is still there.
+_QUESTION_SECONDS, _QUESTIONS = 10, 3
+_CONNECT_SECONDS = 10
 # How long after its last use a connection is taken for one that works, where a failure is followed
 # by another try.
 _TRUSTED_SECONDS = 1.0
@@ -200,10 +212,43 @@ def _open_sqlite(url: URL, pool: PoolSettings) -> Engine:
 
 def _open_postgresql(url: URL, pool: PoolSettings) -> Engine:
     # The driver begins no transactions: its own beginning would be one more message for each.
-    engine = _shared(url, pool, _AUTOCOMMIT)
+    arguments = {k: v for k, v in network_limits(SILENT_SECONDS).items() if k not in url.query}
+    engine = _shared(url, pool, _AUTOCOMMIT, **arguments)
     event.listen(engine, "connect", partial(_prepare_postgresql, pool.timeouts))
     event.listen(engine, "begin", _begin_postgresql)
     return engine
+
+
+def network_limits(silent_seconds: int) -> dict[str, int]:
+    """The parameters by which a connection to PostgreSQL ends when its machine has vanished.
+
+    Args:
+        silent_seconds: The time after which it is asked if it is still there.
+    """
+    return {
+        "connect_timeout": _CONNECT_SECONDS,
+        "keepalives_idle": silent_seconds,
+        "keepalives_interval": _QUESTION_SECONDS,
+        "keepalives_count": _QUESTIONS,
+        "tcp_user_timeout": silent_seconds * 1000,
+    }
+
+
+def _limit_network(connection: DBAPIConnection) -> None:
+    """Likewise for a connection to MariaDB or MySQL, whose driver has no parameters for it."""
+    sock = connection._sock
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    limits = {
+        "TCP_KEEPIDLE": SILENT_SECONDS,
+        "TCP_KEEPINTVL": _QUESTION_SECONDS,
+        "TCP_KEEPCNT": _QUESTIONS,
+        "TCP_USER_TIMEOUT": SILENT_SECONDS * 1000,
+    }
+    for name, value in limits.items():
+        # Not every system has all of them.
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
@@ -228,6 +273,7 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
     }[kind]
 
     def check(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        _limit_network(connection)
         # Their collations have different names; which server answers is known only now. It is
         # asked: what it greets with may be the version of a proxy before it.
         cursor = connection.cursor()
@@ -248,7 +294,7 @@ def _open_mysql(url: URL, pool: PoolSettings) -> Engine:
 
 
 def _shared(
-    url: URL, pool: PoolSettings, isolation_level: IsolationLevel, **arguments: object
+    url: URL, pool: PoolSettings, isolation_level: IsolationLevel, **arguments: str | int
 ) -> Engine:
     kept = (pool.connections + 1) // 2
     engine = create_engine(
