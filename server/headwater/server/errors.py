@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
@@ -33,6 +34,8 @@ __all__ = [
     "place_in",
     "status_of",
 ]
+
+_LOG = logging.getLogger("headwater.server.requests")
 
 REQUEST_ID_HEADER = "x-request-id"
 
@@ -110,11 +113,23 @@ def known_error_response(error: HeadwaterError) -> JSONResponse:
         headers["retry-after"] = "1"
     return error_response(
         status_of(error),
-        error.message,
+        _shown(error),
         resource_type=error.resource_type,
         resource_name=error.resource_name,
         headers=headers,
     )
+
+
+def _shown(error: HeadwaterError) -> str:
+    """The message without what is the operator's alone, which is logged."""
+    message = error.message
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, HeadwaterError) and cause.private and cause.private in message:
+            _LOG.warning("%s", message)
+            return message.replace(cause.private, "the server's log has the reason")
+        cause = cause.__cause__
+    return message
 
 
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:

@@ -60,6 +60,8 @@ class HeadwaterError(Exception):
         message: The message: what was wrong, where, and what to do about it.
         resource_type: The kind of thing the error is about, if it is about one thing.
         resource_name: That thing's name (a snapshot's id, a tag's name, a column's name…).
+        private: A part of the message that a server keeps from its callers: what its database said,
+            which may name hosts and files.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class HeadwaterError(Exception):
         *,
         resource_type: ResourceType | None = None,
         resource_name: str | None = None,
+        private: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.private = private
         self.resource_type = resource_type
         self.resource_name = resource_name
 

@@ -358,4 +358,4 @@ def _explained(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR):
             raise Invalid(f"{path} is not a usable path: {error.strerror}") from error
-        raise Unavailable(f"cannot access {path}: {error}") from error
+        raise Unavailable(f"cannot access {path}: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ from weakref import finalize
 from sqlalchemy import Engine
 
 from headwater.catalog.sql.database.connection_counts import ConnectionCounts
-from headwater.catalog.sql.database.drivers import PLANNING, PREPARED_STATEMENTS
+from headwater.catalog.sql.database.drivers import PLANNING, PREPARED_STATEMENTS, network_limits
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.storage.errors import Unavailable
 
@@ -63,8 +63,10 @@ class AsyncReads:
             except (Error, OSError, TimeoutError) as error:
                 # The others are as old as the one that failed.
                 self._give_back_idle()
-                reason = f"the catalog's database did not answer: {error}; retry"
-                raise Unavailable(reason) from error
+                reason = str(error)
+                raise Unavailable(
+                    f"the catalog's database did not answer: {reason}; retry", private=reason
+                ) from error
             else:
                 if not self._is_closed:
                     self._idle.append(connection)
@@ -81,7 +83,7 @@ class AsyncReads:
 
         _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
         # The server gives up a statement by itself, and the network a server that is gone.
-        limits = {"connect_timeout": _SECONDS, "tcp_user_timeout": _SECONDS * 1000}
+        limits = {**network_limits(_SECONDS), "connect_timeout": _SECONDS}
         made = await AsyncConnection.connect(**{**limits, **arguments}, autocommit=True)
         connection = _Connection(made, self._counts)
         settings = [

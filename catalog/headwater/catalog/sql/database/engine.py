@@ -262,7 +262,7 @@ class SqlDatabase:
                     if meaning is None:
                         raise
                     if is_unknown and isinstance(meaning, Unavailable):
-                        meaning = OutcomeUnknown(meaning.message)
+                        meaning = OutcomeUnknown(meaning.message, private=meaning.private)
                     raise meaning from error
             for watch in self._watches:
                 watch.repeated()
@@ -361,8 +361,9 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
                 "bits"
             )
         case DBAPIError() if type(error.orig) is sqlite3.DatabaseError:
+            reason = str(error.orig)
             return CorruptData(
-                f"the catalog's database is no file of SQLite, or damaged: {error.orig}"
+                f"the catalog's database is no file of SQLite, or damaged: {reason}", private=reason
             )
         case DBAPIError() if is_held_up(error):
             return Unavailable(
@@ -375,5 +376,7 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
             isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
         ):
             reason = str(error.orig).strip()
-            return Unavailable(f"the catalog's database did not answer: {reason}{outcome}")
+            return Unavailable(
+                f"the catalog's database did not answer: {reason}{outcome}", private=reason
+            )
     return None
