@@ -8,6 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -210,6 +211,36 @@ def test_one_warehouse_that_hangs_does_not_take_the_others_out_of_service(
     hanging.close()
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_database_that_is_away_is_not_taken_for_storage(
+    catalog: SqlCatalog, tmp_path: Path, hangs: bool
+) -> None:
+    is_away, release = threading.Event(), threading.Event()
+
+    def warehouses() -> dict[str, SqlCatalog]:
+        if is_away.is_set():
+            if not hangs:
+                raise Unavailable("the catalog's database did not answer")
+            release.wait()
+        return {"main": catalog}
+
+    catalog.databases.create("sales")
+    schema = Schema.from_arrow(pa.schema([("order_id", pa.int64())]))
+    catalog.tables.create(Identifier("sales", "orders"), schema)
+    seen = WarehouseStorage(warehouses, Watch().runtime)
+    seen()
+    is_away.set()
+    # One that is asked for the first time knows those of the settings.
+    for storage in (seen, WarehouseStorage(warehouses, Watch().runtime, {"main": catalog})):
+        storage()
+        assert storage.states() == {"main": True}
+    (tmp_path / "lake").rename(tmp_path / "elsewhere")
+    with pytest.raises(Unavailable, match="is missing: mount it"):
+        storage()
+    assert storage.states() == {"main": False}
+    release.set()
+
+
 def _readiness(catalog: SqlCatalog, serve: Serve) -> Callable[[], httpx.Response]:
     """Asks a server of one warehouse whether it is ready, each time anew."""
     watch = Watch()
@@ -344,3 +375,31 @@ def test_a_database_that_went_away_shows(
                 probe()
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
         probe()
+
+
+@pytest.mark.postgresql
+def test_callers_are_not_told_what_the_database_said(
+    tmp_path: Path,
+    new_postgresql_database: Callable[[], str],
+    serve: Serve,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    url = new_postgresql_database()
+    upgrade(url)
+    name = url.rpartition("/")[2]
+    location = str(tmp_path / "elsewhere")
+    with closing(SqlCatalog.open(url, warehouse="main", location=location)) as catalog:
+        address = serve(catalog)
+        with psycopg.connect(url.replace(name, "postgres"), autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                [name],
+            )
+            for path in ("sales", "sales/tables/orders", "sales/tables/orders?way=ordinary"):
+                answer = plain_http.get(f"{address}/v1/main/databases/{path}")
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+                assert "database did not answer" in answer.json()["message"]
+                assert name not in answer.text
+            assert f'"{name}" is not currently accepting' in caplog.text
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from sqlalchemy import select
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.server.readiness import SECONDS_TO_WAIT, Probe, ask
-from headwater.storage.errors import HeadwaterError
+from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.runtime import Runtime
 
 __all__ = ["WarehouseStorage", "probes_of"]
@@ -26,6 +27,8 @@ class _Asked(NamedTuple):
     answer: Future[None]
 
 
+# The time for which the list of warehouses is waited for.
+_LIST_SECONDS = 1.0
 _LATE = f"its storage has not answered for {SECONDS_TO_WAIT:g} s"
 
 
@@ -35,14 +38,25 @@ class WarehouseStorage:
     One of them must answer: every replica has the same warehouses, so that one that somebody
     described wrongly, or that hangs, would otherwise take all others out of service.
 
+    A database that does not answer is another probe's matter: the warehouses are then those that
+    there were before.
+
     Args:
         catalogs: The warehouses' catalogs by name; called each time.
         runtime: The clock.
+        known: Those that there are in any case.
     """
 
-    def __init__(self, catalogs: Callable[[], Mapping[str, SqlCatalog]], runtime: Runtime) -> None:
+    def __init__(
+        self,
+        catalogs: Callable[[], Mapping[str, SqlCatalog]],
+        runtime: Runtime,
+        known: Mapping[str, SqlCatalog] | None = None,
+    ) -> None:
         self._catalogs = catalogs
         self._runtime = runtime
+        self._listing: Future[Mapping[str, SqlCatalog]] | None = None
+        self._known: Mapping[str, SqlCatalog] = known or {}
         # Both are changed by the thread of the probe alone, of which there is one at a time.
         self._asked: dict[str, _Asked] = {}
         self._faults: dict[str, str | None] = {}
@@ -54,7 +68,7 @@ class WarehouseStorage:
         Raises:
             HeadwaterError: None is well: why the last one is not.
         """
-        catalogs = self._catalogs()
+        catalogs = self._warehouses()
         # What came after the last time says nothing of now.
         self._answers()
         now = self._runtime.monotonic()
@@ -76,6 +90,16 @@ class WarehouseStorage:
             last = next((error for error in answers if error is not None), last)
         if last is not None:
             raise last
+
+    def _warehouses(self) -> Mapping[str, SqlCatalog]:
+        """The warehouses' catalogs, or those of before while the database does not say."""
+        listing = self._listing = self._listing or ask("warehouses", self._catalogs)
+        wait([listing], timeout=_LIST_SECONDS)
+        if listing.done():
+            self._listing = None
+            with suppress(Unavailable):
+                self._known = listing.result()
+        return self._known
 
     def _answers(self) -> list[HeadwaterError | None]:
         """The answers since the last time: errors, and None where all is well."""

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import TypeVar
 
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.runtime import Runtime
@@ -14,6 +15,8 @@ from headwater.storage.runtime import Runtime
 __all__ = ["KEPT_MILLIS", "SECONDS_TO_WAIT", "Probe", "Readiness", "ask"]
 
 _LOG = logging.getLogger("headwater.server.readiness")
+
+T = TypeVar("T")
 
 Probe = Callable[[], None]
 """Asks something the server depends on; raises HeadwaterError when that does not answer."""
@@ -84,17 +87,17 @@ class Readiness:
         return False
 
 
-def ask(name: str, probe: Probe) -> Future[None]:
+def ask(name: str, question: Callable[[], T]) -> Future[T]:
     """Call something in a thread of that name, which does not keep the process from ending."""
-    future: Future[None] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            probe()
+            answer = question()
         except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
             future.set_exception(error)
         else:
-            future.set_result(None)
+            future.set_result(answer)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future

@@ -284,7 +284,7 @@ def _application(
     def catalogs() -> Mapping[str, SqlCatalog]:
         return {**given, **{k: v for k, v in managed.all().items() if k not in given}}
 
-    storage = WarehouseStorage(catalogs, runtime)
+    storage = WarehouseStorage(catalogs, runtime, given)
     metrics.watch_warehouses(storage.states)
     feed, denials = EventFeed(database), Denials(runtime)
     reads = ReadAudit(runtime, settings.audit_reads)
