@@ -396,7 +396,7 @@ def test_an_embedded_catalog_is_its_owners(ada: Lake, tmp_path: Path, catalog: S
 
 
 def test_reads_leave_room_for_other_requests_and_wait_for_their_turn(
-    catalog: SqlCatalog, serve: Callable[..., str]
+    catalog: SqlCatalog, serve: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     lake = Lake(catalog)
     lake.create_database("sales")
@@ -417,6 +417,7 @@ def test_reads_leave_room_for_other_requests_and_wait_for_their_turn(
         answers = (http.post(path, json={"limit": 1}) for _ in range(100))
         answer = next(each for each in answers if each.status_code == 200)
         assert pa.ipc.open_stream(answer.content).read_all().num_rows == 1
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_stream_that_breaks_off_is_no_whole(

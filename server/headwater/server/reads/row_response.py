@@ -41,6 +41,7 @@ class RowResponse(Response):
         """Answer one request."""
         # Its threads are those of reads, and it may wait long for its turn.
         give_back_place(scope)
+        failure: Exception | None = None
         async with self._slots.turn():
             async with anyio.create_task_group() as tasks:
 
