@@ -116,13 +116,16 @@ def test_a_warehouse_gets_one_when_it_is_first_used(opening: Open, lake: Path) -
     assert _known(opening(lake)) == [("main", _id(lake))]
 
 
+@pytest.mark.parametrize("wrong_by", [0, -50], ids=["right", "set back"])
 def test_nothing_is_written_beneath_a_disk_that_is_not_mounted(
-    catalog: SqlCatalog, opening: Open, lake: Path, clock: Clock
+    catalog: SqlCatalog, opening: Open, lake: Path, clock: Clock, wrong_by: int
 ) -> None:
     _commit(catalog, 2)
     lake.rename(lake.with_name("disk"))
     lake.mkdir()
     clock.turn(seconds=KEPT_SECONDS)
+    # By so little that it is borne.
+    clock.set_wrong(seconds=wrong_by)
     _refused(catalog, 3)
     # Nor by a server that is started meanwhile.
     _refused(opening(lake), 3)
