@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -98,5 +99,38 @@ def test_a_policy_made_while_one_was_asked_for_restricts_the_next_change(
 
     with _once_after("hw_policies", restrict):
         anyio.run(asked)
+    with pytest.raises(Forbidden, match="policies restrict"):
+        anyio.run(asked)
+
+
+@pytest.mark.parametrize("wrong_by", [0, -3_600_000], ids=["right", "set back"])
+def test_what_is_remembered_lasts_ten_seconds_by_every_clock(
+    catalog: SqlCatalog, wrong_by: int
+) -> None:
+    wrong, passed = 0, 0.0
+    runtime = replace(
+        SYSTEM_RUNTIME,
+        now_millis=lambda: SYSTEM_RUNTIME.now_millis() + round(1000 * passed) + wrong,
+        monotonic=lambda: passed,
+    )
+    decisions = Decisions(runtime)
+    thing = Thing(TargetType.TABLE, PEOPLE.database, PEOPLE.name)
+    need = Need(thing, frozenset({Access.SELECT}))
+
+    async def asked() -> None:
+        with acting_as(ADA):
+            await decisions.demand(ADA, catalog, need)
+            await decisions.demand_all_rows(ADA, catalog, PEOPLE)
+
+    anyio.run(asked)
+    # By another server.
+    catalog.permissions.revoke(TABLE, Access.SELECT, ADA.name)
+    catalog.policies.create(PEOPLE, filter_policy(ADA.name, leaf("EQUAL", "region", "EMEA")))
+    wrong = wrong_by
+    anyio.run(asked)
+    passed = 10.0
+    with pytest.raises(NotFound):
+        anyio.run(asked)
+    catalog.permissions.grant(Grant(TABLE, Access.SELECT, ADA.name))
     with pytest.raises(Forbidden, match="policies restrict"):
         anyio.run(asked)
