@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests import plain_http
+from tests.processes import serving
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -95,6 +96,32 @@ def test_a_shared_database_must_be_upgraded_first(
     settings = load_settings(_settings(tmp_path, database_url=new_postgresql_database()))
     with pytest.raises(Invalid, match="headwater db upgrade"), open_catalogs(settings):
         pass
+
+
+@pytest.mark.parametrize(
+    ("trusted", "told"),
+    [("", "127.0.0.1"), ("10.0.0.0/8", "127.0.0.1"), ("127.0.0.0/8, 10.0.0.7", "198.51.100.9")],
+)
+def test_who_says_where_a_request_comes_from_must_be_trusted(
+    tmp_path: Path, trusted: str, told: str
+) -> None:
+    settings = _settings(tmp_path, trusted_proxies=trusted, management_tokens=["boss"])
+    with serving(settings) as address:
+        headers = {
+            "authorization": "Bearer boss",
+            "x-forwarded-for": "203.0.113.1, 198.51.100.9, 10.0.0.7",
+        }
+        body = {"name": "sales", "options": {}}
+        made = plain_http.post(f"{address}/v1/main/databases", json=body, headers=headers)
+        assert made.is_success
+        feed = plain_http.get(f"{address}/management/v1/events", headers=headers)
+    (event,) = [each for each in feed.json()["events"] if each["type"] == "createDatabase"]
+    assert event["address"] == told
+
+
+def test_a_proxy_that_is_no_address_is_told() -> None:
+    with pytest.raises(Invalid, match=r"proxy\.example.*write 10\.0\.0\.7"):
+        load_settings({"trusted_proxies": "proxy.example"})
 
 
 def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path) -> None:

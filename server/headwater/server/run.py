@@ -361,6 +361,9 @@ def _config(
         log_config=None,
         http=partial(HttpProtocol, connections=Connections(settings.connection_limits)),  # type: ignore[arg-type]
         ws="none",
+        # By default uvicorn believes whoever is on this machine, and a variable of the environment.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         access_log=False,
         server_header=False,
         date_header=False,

@@ -119,6 +119,8 @@ class ServerSettings(BaseSettings):
         allowed_endpoints: The object stores that such a warehouse may name as its endpoint, beside
             the one of `storage_options`: the server's own credentials may be sent there. As a
             variable: URLs such as ``https://minio:9000`` with commas between.
+        trusted_proxies: The reverse proxies whose ``X-Forwarded-For`` says where a request comes
+            from. As a variable: addresses and networks with commas between.
         require_token: Let nobody in without a token, although `tokens` names none: those made with
             ``headwater token create`` count.
         enforce_permissions: Let callers do only what was granted to them, unless their token is for
@@ -217,6 +219,7 @@ class ServerSettings(BaseSettings):
     )
     allowed_locations: Annotated[tuple[str, ...], NoDecode] = ()
     allowed_endpoints: Annotated[tuple[str, ...], NoDecode] = ()
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     require_token: bool = False
     enforce_permissions: bool = True
     oidc_issuer: str | None = None
@@ -282,6 +285,7 @@ class ServerSettings(BaseSettings):
         "external_locations",
         "allowed_locations",
         "allowed_endpoints",
+        "trusted_proxies",
         "oidc_algorithms",
         "oidc_administrators",
         mode="before",
@@ -316,6 +320,16 @@ class ServerSettings(BaseSettings):
                 raise ValueError(
                     f"entry {number}: {error.message}; write endpoints with commas between them"
                 ) from None
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for item in value:
+            try:
+                ipaddress.ip_network(item)
+            except ValueError as error:
+                raise ValueError(f"{error}; write 10.0.0.7 or 10.0.0.0/24") from None
         return value
 
     @model_validator(mode="after")
