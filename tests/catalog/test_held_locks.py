@@ -24,10 +24,11 @@ from headwater.catalog.sql.database.models import BranchRow, WarehouseRow
 from headwater.catalog.sql.outbox.held_files import held_files
 from headwater.migrations import upgrade
 from headwater.storage.errors import Unavailable
-from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import Fate
 
 LONG = 60.0
 Open = Callable[..., SqlDatabase]
@@ -266,6 +267,56 @@ def test_a_purge_that_stands_still_does_not_go_on_in_the_next_tables_files(
     )
     frozen.tables.drop(old)
     assert sorted(path.name for path in place.rglob("*") if path.is_file()) == ["theirs"] * 2
+
+
+class StallingPuts(LocalFileAccess):
+    """A disk that fails, or stands still, when the second snapshot is to be put."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._left = [meanwhile]
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        while self._left and path.endswith("/snapshot-2"):
+            self._left.pop()()
+        return super().write_if_absent(path, data)
+
+
+@pytest.mark.parametrize("put_by", ["commit", "sweep"])
+def test_whoever_stood_still_puts_no_snapshot_back_that_was_rolled_back(
+    connect: Open,
+    catalog: Callable[[SqlDatabase], SqlCatalog],
+    orders: Identifier,
+    snapshot: Callable[..., Snapshot],
+    put_by: str,
+) -> None:
+    other, first = catalog(connect()), snapshot(1)
+    assert other.snapshots.commit(orders, None, first, None, []).decided()
+
+    def opened(database: SqlDatabase, meanwhile: Callable[[], None]) -> SqlCatalog:
+        files = StallingPuts(meanwhile)
+        return SqlCatalog.on(database, warehouse="main", location=other.location, files=files)
+
+    def fail() -> None:
+        raise Unavailable("the disk is away")
+
+    def meanwhile() -> None:
+        # Waits until the database has ended the other transaction.
+        assert not other.operation.sweep().repaired.failures
+        other.snapshots.rollback_to_snapshot(orders, 1)
+
+    frozen = opened(connect(idle=1), meanwhile)
+    if put_by == "commit":
+        frozen.snapshots.commit(orders, None, snapshot(2), first.uuid, [])
+    else:
+        failing = opened(connect(), fail)
+        answer = failing.snapshots.commit(orders, None, snapshot(2), first.uuid, [])
+        assert answer.fate is Fate.UNKNOWN
+        frozen.operation.sweep()
+    files = Path(local_path(other.tables.get(orders).path)) / "snapshot"
+    assert sorted(path.name for path in files.iterdir()) == ["EARLIEST", "LATEST", "snapshot-1"]
+    assert (files / "LATEST").read_text() == "1"
+    # Its place is free.
+    assert other.snapshots.commit(orders, None, snapshot(2), first.uuid, []).decided()
 
 
 def _row(database: SqlDatabase) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "numbered_files",
     "put",
     "put_snapshot",
+    "take_back",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -84,6 +85,27 @@ def put_snapshot(files: FileAccess, layout: TableLayout, number: int, document: 
     files.write(layout.latest_hint, str(number).encode(), durable=False)
     if number == 1:
         files.write(layout.earliest_hint, b"1")
+
+
+def take_back(
+    files: FileAccess, layout: TableLayout, latest: int, number: int, document: str
+) -> None:
+    """Delete a snapshot's file if it was put though the branch had gone back before it.
+
+    Whoever stands still at that very moment loses the branch's lock and puts the file all the same.
+
+    Args:
+        files: The storage.
+        layout: The branch, whose lock is held.
+        latest: The number of its latest snapshot.
+        number: The snapshot's number.
+        document: Its text; another file is left.
+    """
+    path = layout.snapshot(number)
+    if latest < number and files.exists(path) and not is_taken(files, path, document):
+        # The hint first: who follows it to a file that is gone finds none.
+        files.write(layout.latest_hint, str(latest).encode())
+        files.delete(path)
 
 
 def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:

@@ -42,10 +42,10 @@ from headwater.catalog.sql.outbox.line_files import (
     snapshot_document,
     write_schema,
 )
-from headwater.catalog.sql.outbox.mirror_files import is_cut_off, put_snapshot
+from headwater.catalog.sql.outbox.mirror_files import is_cut_off, put_snapshot, take_back
 from headwater.catalog.sql.outbox.stale import StorageAhead, mark_of_later, refuse_overtaken
 from headwater.catalog.sql.outbox.warehouse_marker import WarehouseMarker
-from headwater.catalog.sql.queries.lookup import lock_branch, lock_branches
+from headwater.catalog.sql.queries.lookup import Head, lock_branch, lock_branches
 from headwater.storage.errors import Conflict, HeadwaterError, OutcomeUnknown
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
@@ -216,10 +216,11 @@ class Outbox:
         """
         self.marker.require()
         settled, more = 0, True
+        doubtful: list[Committed] = []
         with step("outbox: settle", table_id=table_id, branch=branch):
             while more:
                 done, more, tree = self._context.database.write(
-                    lambda connection: self._settle_one(connection, table_id, branch),
+                    lambda connection: self._settle_one(connection, table_id, branch, doubtful),
                     durable=False,
                     by_keys=True,
                 )
@@ -248,10 +249,11 @@ class Outbox:
             For each the error with which storage did not follow.
         """
         failures: dict[int, HeadwaterError] = {}
+        doubtful: list[Committed] = []
         try:
             self.marker.require()
             left, failures = self._context.database.write(
-                lambda connection: self._follow(connection, committed),
+                lambda connection: self._follow(connection, committed, doubtful),
                 durable=False,
                 by_keys=True,
             )
@@ -265,11 +267,13 @@ class Outbox:
         return [failures.get(at) for at in range(len(committed))]
 
     def _follow(
-        self, connection: Connection, committed: Sequence[Committed]
+        self, connection: Connection, committed: Sequence[Committed], doubtful: list[Committed]
     ) -> tuple[Sequence[int], dict[int, HeadwaterError]]:
         """The rows that were not plain enough; and the failures, by their place."""
         places = [(item.table_id, item.layout.branch) for item in committed]
         heads = lock_branches(connection, places)
+        self._take_back(doubtful, heads)
+        doubtful += committed
         names = [{"table": table_id, "branch": branch} for table_id, branch in padded(places)]
         rows: dict[str, list[tuple[int, str, int]]] = {}
         for row, table_id, action, number in _open(len(names)).run(connection, **numbered(names)):
@@ -285,6 +289,15 @@ class Outbox:
         failures = self._put_all([(at, committed[at]) for at in plain])
         _remove(connection, [row for at, row in plain.items() if at not in failures])
         return left, failures
+
+    def _take_back(self, doubtful: list[Committed], heads: Mapping[str, Head]) -> None:
+        """Take back what a transaction that is run again put when its locks were lost already."""
+        for item in doubtful:
+            head = heads.get(item.table_id)
+            if head is not None:
+                number, document = item.snapshot.id, item.snapshot.to_json()
+                take_back(self._files, item.layout, head.snapshot_id, number, document)
+        doubtful.clear()
 
     def _put_all(self, items: Sequence[tuple[int, Committed]]) -> dict[int, HeadwaterError]:
         """Put snapshots' files side by side; the failures, by their place."""
@@ -429,10 +442,10 @@ class Outbox:
         return RepairReport(settled, tuple(failures))
 
     def _settle_one(
-        self, connection: Connection, table_id: str, branch: str
+        self, connection: Connection, table_id: str, branch: str, doubtful: list[Committed]
     ) -> tuple[bool, bool, _DroppedTree | None]:
         """Settle the oldest row, if any; say whether there are more, and what is left to delete."""
-        lock_branch(connection, table_id, branch)
+        self._take_back(doubtful, lock_branches(connection, [(table_id, branch)]))
         rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
         if not rows:
             return False, False, None
@@ -456,6 +469,8 @@ class Outbox:
                     write_schema(connection, files, table_id, layout, row.number)
                 case Action.SNAPSHOT:
                     document = snapshot_document(connection, table_id, layout, row.number)
+                    snapshot = Snapshot.from_json(document, f"snapshot {row.number}")
+                    doubtful.append(Committed(table_id, layout, snapshot))
                     put_snapshot(files, layout, row.number, document)
                 case Action.ROLLBACK:
                     roll_back(connection, files, table_id, layout, row.number)
