@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import httpx
 import pytest
@@ -155,6 +157,27 @@ def test_what_does_not_answer_is_not_ready(catalog: SqlCatalog, serve: Serve) ->
     assert found["headwater_warehouse_ready", "main"] == 1
     assert found["headwater_warehouse_ready", "lost"] == 0
     assert found[("headwater_token_next_expiry_seconds",)] == 90
+
+
+def test_a_database_that_hangs_keeps_no_other_metric(catalog: SqlCatalog, serve: Serve) -> None:
+    release = Event()
+
+    def hang() -> Any:
+        release.wait()
+
+    metrics = Metrics(hang, hang)
+    metrics.watch_sinks(hang)
+
+    def fail() -> None:
+        raise Unavailable("away")
+
+    probes = {"database": fail, "storage": lambda: None}
+    try:
+        found = counts(serve(catalog, parts={"metrics": metrics, "probes": probes}))
+    finally:
+        release.set()
+    assert found["headwater_ready", "database"] == 0
+    assert found["headwater_ready", "storage"] == 1
 
 
 def _of_workers(tmp_path: Path, workers: int) -> Mapping[tuple[str, ...], float]:

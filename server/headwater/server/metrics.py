@@ -326,27 +326,30 @@ class Metrics:
             registry.register(
                 _Sampled("headwater_clock_difference_seconds", told, found_ahead, "clock")
             )
-        # That the database does not answer shows in what is ready.
-        with suppress(HeadwaterError):
-            if self._backlog is not None:
-                found = self._bounded(self._backlog())
-                told = "Decisions that storage has yet to follow."
-                names = "headwater_outbox_decisions", "headwater_outbox_oldest_seconds"
-                waiting = {
-                    name: (each.decisions, each.oldest_millis) for name, each in found.items()
-                }
-                _register_waiting(registry, names, told, waiting, "warehouse")
-            found_late = self._undelivered()
-            told = "Events of the change feed that a sink has yet to get."
-            names = "headwater_events_undelivered", "headwater_events_undelivered_oldest_seconds"
-            waiting = {sink: (each.events, each.oldest_millis) for sink, each in found_late.items()}
-            _register_waiting(registry, names, told, waiting, "sink")
-            expiry = None if self._token_expiry is None else self._token_expiry()
-            if expiry is not None:
-                told = "The time until the next token of the database expires."
-                seconds = {"": expiry / 1000}
-                registry.register(_Sampled("headwater_token_next_expiry_seconds", told, seconds))
+        # That the database does not answer shows in what is ready; one that hangs is not asked.
+        if ready.get("database", True):
+            with suppress(HeadwaterError):
+                self._ask_database(registry)
         return registry
+
+    def _ask_database(self, registry: CollectorRegistry) -> None:
+        """Add what the database tells; raises Unavailable."""
+        if self._backlog is not None:
+            found = self._bounded(self._backlog())
+            told = "Decisions that storage has yet to follow."
+            names = "headwater_outbox_decisions", "headwater_outbox_oldest_seconds"
+            waiting = {name: (each.decisions, each.oldest_millis) for name, each in found.items()}
+            _register_waiting(registry, names, told, waiting, "warehouse")
+        found_late = self._undelivered()
+        told = "Events of the change feed that a sink has yet to get."
+        names = "headwater_events_undelivered", "headwater_events_undelivered_oldest_seconds"
+        waiting = {sink: (each.events, each.oldest_millis) for sink, each in found_late.items()}
+        _register_waiting(registry, names, told, waiting, "sink")
+        expiry = None if self._token_expiry is None else self._token_expiry()
+        if expiry is not None:
+            told = "The time until the next token of the database expires."
+            seconds = {"": expiry / 1000}
+            registry.register(_Sampled("headwater_token_next_expiry_seconds", told, seconds))
 
     def _bounded(self, backlog: Mapping[str, Backlog]) -> Mapping[str, Backlog]:
         """The backlogs by label; those of further warehouses are added up."""
