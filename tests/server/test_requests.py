@@ -180,11 +180,17 @@ class _Broken:
 
     warehouse = "main"
 
-    def get_database(self, name: str) -> DatabaseInfo:
+    @property
+    def databases(self) -> _Broken:
+        return self
+
+    def get(self, name: str) -> DatabaseInfo:
         raise RuntimeError(f"the password of {name}")
 
 
-def test_an_unforeseen_error_names_the_request_and_hides_the_rest(serve: Serve) -> None:
+def test_an_unforeseen_error_names_the_request_and_hides_the_rest(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     address = serve({"main": _Broken()})
     with plain_http.Client(base_url=address) as client:
         headers = {"x-request-id": "seek-me"}
@@ -193,6 +199,7 @@ def test_an_unforeseen_error_names_the_request_and_hides_the_rest(serve: Serve) 
     assert "seek-me" in str(body["message"])
     assert "password" not in answer.text
     assert answer.headers["x-request-id"] == "seek-me"
+    assert "the password of sales" in caplog.text
 
 
 def test_every_request_is_one_line_of_json(
