@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.reconcile import Reconciliation, Step
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
@@ -296,6 +297,19 @@ def test_data_that_is_gone_is_told_and_not_hidden(folder: Path) -> None:
             assert lost.name in str(refused)
 
 
+def test_an_index_file_that_is_gone_is_told(folder: Path) -> None:
+    with connect(folder) as lake:
+        schema, options = pa.schema([("k", pa.int64())]), {"deletion-vectors.enabled": "true"}
+        table = lake.create_table("sales.marked", schema, options=options)
+        table.write({"k": [1, 2, 3]})
+        table.delete("k = 3")
+        assert lake.reconcile().refused == ()
+        (lost,) = (folder / "warehouse" / "sales.db" / "marked" / "index").iterdir()
+        lost.unlink()
+        (refused,) = lake.reconcile(apply=True).refused
+        assert lost.name in str(refused)
+
+
 def test_a_file_that_cannot_be_read_keeps_no_other_table_from_being_compared(folder: Path) -> None:
     with connect(folder) as lake:
         lake.create_table("sales.second", KEYED, primary_keys=["k"], options={"bucket": "1"})
@@ -418,3 +432,28 @@ def test_a_catalog_that_was_copied_works_on_its_own_files(folder: Path, tmp_path
         assert read(lake) == {**expected, 1000: 10_000}
         lake.create_table("sales.more", KEYED, primary_keys=["k"], options={"bucket": "1"})
         lake.drop_table("sales.more")
+
+
+class NoDeletions(LocalFileAccess):
+    """The local disk, which deletes no directory."""
+
+    def delete_tree(self, directory: str) -> None:
+        raise Unavailable(f"{directory}: the disk is away")
+
+
+def test_a_drop_that_storage_has_yet_to_follow_moves_with_its_warehouse(
+    folder: Path, tmp_path: Path
+) -> None:
+    url, place = f"sqlite:///{folder}/headwater.db", str(folder / "warehouse")
+    opened = SqlCatalog.open(url, warehouse="main", location=place, files=NoDeletions())
+    with closing(opened) as catalog, pytest.raises(OutcomeUnknown):
+        catalog.tables.drop(Identifier("sales", "orders"))
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    move_warehouse(str(copy), moved_from=f"file://{place}", apply=True)
+    with connect(copy) as lake:
+        assert told(lake.reconcile(apply=True)) == []
+        assert isinstance(lake.catalog, SqlCatalog)
+        assert lake.catalog.operation.sweep().repaired.failures == ()
+    left = [at / "warehouse" / "sales.db" / "orders" for at in (folder, copy)]
+    assert [each.exists() for each in left] == [True, False]

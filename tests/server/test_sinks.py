@@ -43,6 +43,7 @@ HOUR = 3_600_000
 class Post:
     """A request that a receiver got."""
 
+    path: str
     headers: Mapping[str, str]
     body: bytes
 
@@ -79,7 +80,7 @@ def receiver() -> Iterator[Receiver]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             with lock:
                 number = len(found.posts)
-                found.posts.append(Post(headers, body))
+                found.posts.append(Post(self.path, headers, body))
             status = found.answer(number)
             if status is None:
                 self.close_connection = True
@@ -158,7 +159,7 @@ def test_a_receiver_that_fails_gets_all_events_in_their_order(
     catalog: SqlCatalog, feed: EventFeed, receiver: Receiver, batch: int
 ) -> None:
     # Fails, ends the connection after it has taken the events, redirects, and is overloaded.
-    answers: dict[int, int | None] = {0: 500, 2: None, 3: 302, 5: 429, 6: 404}
+    answers: dict[int, int | None] = {0: 500, 2: None, 3: 307, 5: 429, 6: 404}
     receiver.answer = lambda number: answers.get(number, 200)
     with _webhook(receiver, batch=batch) as sink:
         waits = _deliver_all(catalog, feed, sink)
@@ -169,6 +170,7 @@ def test_a_receiver_that_fails_gets_all_events_in_their_order(
     assert max(len(post.ids) for post in receiver.posts) == batch
     types = {post.headers["content-type"] for post in receiver.posts}
     assert types == {f"application/cloudevents{'-batch' * (batch > 1)}+json"}
+    assert {post.path for post in receiver.posts} == {"/events"}
     # What is posted again says so.
     assert receiver.posts[0].headers["webhook-id"] == receiver.posts[1].headers["webhook-id"]
 
