@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,7 +13,7 @@ import pytest
 from tests.chain_tables import OPTIONS, STOCK, Row, rows
 
 from headwater.catalog.table.table import Table
-from headwater.client import Lake
+from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.types.data_type import parse_type
@@ -224,6 +227,97 @@ def test_whole_partitions_that_changes_build_on_are_not_dropped(stock: Table) ->
     # Rows in their place are no drop.
     whole.overwrite(rows(("EU", "20260101", "lime", 1, 1)), first)
     assert ("EU", "20260102", "lime", 1, 1) in read(stock)
+
+
+def millis(date: str) -> int:
+    return int(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.fixture
+def monthly(lake: Lake, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Whole partitions at the beginning of three months, and changes before and in them."""
+    monkeypatch.setenv("TZ", "UTC")
+    clock.millis = millis("2026-01-01")
+    table = create(lake, **{"partition.expiration-time": "30 d"})
+    whole, delta = table.branch("snapshot"), table.branch("delta")
+    whole.write(rows(*(("EU", f"20260{month}01", "apple", month, 1) for month in (1, 2, 3))))
+    changes = ("20251231", "20260101", "20260110", "20260210", "20260211", "20260315")
+    delta.write(rows(*(("EU", day, f"of {day}", int(day), 2) for day in changes)))
+    # One chain without a whole partition, and one with a single one.
+    delta.write(rows(("US", "20260101", "fig", 1, 1), ("US", "20260110", "kiwi", 1, 2)))
+    whole.write(rows(("AU", "20260101", "fig", 1, 1)))
+    delta.write(rows(("AU", "20260110", "kiwi", 1, 2)))
+    return table.refresh()
+
+
+def days(specs: Sequence[Mapping[str, str]]) -> list[str]:
+    return sorted(f"{spec['region']} {spec['day'][2:]}" for spec in specs)
+
+
+def kept(table: Table, branch: str) -> list[str]:
+    return days([partition.spec for partition in table.branch(branch).partitions()])
+
+
+@pytest.mark.parametrize("batch", ["1", "100"])
+@pytest.mark.parametrize("branch", ["main", "snapshot", "delta"])
+def test_partitions_expire_that_no_later_one_builds_on(
+    monthly: Table, clock: Clock, branch: str, batch: str
+) -> None:
+    before = read(monthly, where="region <> 'EU' OR day >= '20260201'")
+    of_others = {each for each in kept(monthly, "delta") if not each.startswith("EU")}
+    clock.millis = millis("2026-03-31")
+    named = monthly if branch == "main" else monthly.branch(branch)
+    named = named.with_options({"partition.expiration-batch-size": batch})
+    # The first of February is over, too, but the 10th of February is made of it.
+    gone = ["EU 251231", "EU 260101", "EU 260110"]
+    assert days(named.expire_partitions(dry_run=True).dropped) == gone
+    assert days(named.expire_partitions().dropped) == gone
+    assert kept(monthly, "snapshot") == ["AU 260101", "EU 260201", "EU 260301"]
+    assert set(kept(monthly, "delta")) - of_others == {"EU 260210", "EU 260211", "EU 260315"}
+    assert read(monthly) == before
+    assert named.expire_partitions().dropped == ()
+    with pytest.raises(Invalid, match="expire by values-time, not update-time"):
+        named.expire_partitions(strategy="update-time")
+
+
+def test_so_many_whole_partitions_of_a_chain_expire_at_a_time(monthly: Table, clock: Clock) -> None:
+    clock.millis = millis("2026-06-01")
+    first = monthly.expire_partitions(max_partitions=1)
+    assert days(first.dropped) == ["EU 251231", "EU 260101", "EU 260110"]
+    second = monthly.expire_partitions(max_partitions=1)
+    assert days(second.dropped) == ["EU 260201", "EU 260210", "EU 260211"]
+    assert monthly.expire_partitions().dropped == ()
+
+
+def test_nothing_expires_before_a_partition_that_has_no_time(monthly: Table, clock: Clock) -> None:
+    monthly.branch("delta").write(rows(("EU", "202601", "fig", 1, 1)))
+    clock.millis = millis("2026-03-31")
+    result = monthly.expire_partitions()
+    assert (result.dropped, days(result.without_time)) == ((), ["EU 2601"])
+
+
+def test_writers_of_either_branch_let_partitions_expire(monthly: Table, clock: Clock) -> None:
+    where = "region <> 'EU' OR day >= '20260201' AND day < '20260315'"
+    before = read(monthly, where=where)
+    clock.millis = millis("2026-03-31")
+    monthly.branch("delta").write(rows(("EU", "20260316", "fig", 9, 9)))
+    assert kept(monthly, "snapshot") == ["AU 260101", "EU 260201", "EU 260301"]
+    assert read(monthly, where=where) == before
+
+
+def test_an_external_chain_table_follows_the_same_rules(
+    monthly: Table, clock: Clock, tmp_path: Path
+) -> None:
+    clock.millis = millis("2026-03-31")
+    with connect(tmp_path / "other", runtime=monthly.storage.runtime) as other:
+        other.create_database("sales")
+        table = other.register_table("sales.stock", monthly.info.path)
+        assert table.info.is_external
+        before = read(table, where="region <> 'EU' OR day >= '20260201'")
+        with pytest.raises(Invalid, match="cannot be dropped"):
+            table.branch("snapshot").drop_partitions({"region": "EU", "day": "20260101"})
+        assert days(table.expire_partitions().dropped) == ["EU 251231", "EU 260101", "EU 260110"]
+        assert read(table) == before
 
 
 def test_an_overwrite_of_changes_drops_the_whole_partition_behind_them(stock: Table) -> None:

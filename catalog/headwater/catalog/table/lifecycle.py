@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from functools import cached_property, partial
 
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.manifest_compaction import compact_manifests
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, ResourceType
 from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
-from headwater.storage.jobs.partitions import expire_partitions
+from headwater.storage.jobs.partitions import expire_chain_partitions, expire_partitions
 from headwater.storage.jobs.tags import (
     TagEnds,
     create_due_tags,
@@ -30,12 +31,15 @@ from headwater.storage.maintenance.partition_done import (
 from headwater.storage.maintenance.partition_expiry import ExpiredPartitions, PartitionRetention
 from headwater.storage.options.lifecycle_options import (
     DoneAction,
+    ExpirationStrategy,
     LifecycleOptions,
     TagCreation,
 )
 from headwater.storage.rows.partition import partition_spec, static_partition
+from headwater.storage.schema.chain import chain_options
 from headwater.storage.snapshot.files import read_snapshot_file
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import BranchPointers
 from headwater.storage.types.values import partition_text
 
 __all__ = ["TableLifecycle"]
@@ -60,7 +64,8 @@ class TableLifecycle(ReadableTable):
         """Drop the partitions whose time is over.
 
         What is not given is taken from the table's ``partition.…`` options. Earlier snapshots
-        keep the rows until they expire.
+        keep the rows until they expire. Of a chain table those of both branches go that no
+        partition which stays is made of, whichever branch is named.
 
         Args:
             older_than: The age at which a partition goes (``partition.expiration-time``).
@@ -68,7 +73,8 @@ class TableLifecycle(ReadableTable):
                 ``update-time`` from its newest file's.
             timestamp_pattern: Text that makes a time of the values, such as ``$year-$month-$day``.
             timestamp_formatter: The form of that time, such as ``yyyyMMdd``.
-            max_partitions: The number of partitions that go at most.
+            max_partitions: The number of partitions that go at most; in a chain table the number
+                of whole partitions of each chain.
             dry_run: Only say what would go.
 
         Raises:
@@ -93,10 +99,25 @@ class TableLifecycle(ReadableTable):
                 f"table {self.name}: its partitions do not expire; set "
                 "'partition.expiration-time', or give older_than"
             )
-        result = expire_partitions(self._storage, self.pointer, retention, dry_run=dry_run)
+        pointer, chain = self.pointer, chain_options(self.schema)
+        identifiers = [self.identifier]
+        if chain is None:
+            result = expire_partitions(self._storage, pointer, retention, dry_run=dry_run)
+        elif retention.strategy is not ExpirationStrategy.VALUES_TIME:
+            raise Invalid(
+                f"table {self.name} is a chain table, whose partitions expire by values-time, not "
+                f"{retention.strategy}"
+            )
+        else:
+            assert isinstance(pointer, BranchPointers)
+            identifiers = [branch_of(self.identifier, each) for each in chain.branches]
+            result = expire_chain_partitions(
+                self._storage, pointer, chain, retention, dry_run=dry_run
+            )
         if result.dropped and not dry_run and self._keeps_partitions:
             done = [_done(spec) for spec in result.dropped]
-            self._catalog.partitions.drop(self.identifier, [*result.dropped, *done])
+            for identifier in identifiers:
+                self._catalog.partitions.drop(identifier, [*result.dropped, *done])
         return result
 
     def mark_partitions_done(

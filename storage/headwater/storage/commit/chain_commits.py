@@ -6,6 +6,7 @@ Source: ``ChainTableCommitPreCallback.java``, ``ChainTableOverwriteCommitCallbac
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ class ChainCommits:
         gone = {entry.partition for entry in changes}
         if self.chain.is_delta_branch(self.storage.layout.branch):
             latest = self.pointers.of_branch(self.chain.snapshot_branch).latest()
-            whole, deltas = self._partitions(latest), self._partitions(base)
+            whole, deltas = self._partitions(latest), self._partitions(base, changes)
         elif all(entry.kind is FileKind.DELETE for entry in changes):
             latest = self.pointers.of_branch(self.chain.delta_branch).latest()
             whole, deltas = self._partitions(base), self._partitions(latest)
@@ -125,10 +126,15 @@ class ChainCommits:
             error,
         )
 
-    def _partitions(self, snapshot: Snapshot | None) -> frozenset[bytes]:
-        if snapshot is None:
-            return frozenset()
-        return frozenset(entry.partition for entry in live_entries(self.storage, snapshot))
+    def _partitions(
+        self, snapshot: Snapshot | None, changes: Sequence[ManifestEntry] = ()
+    ) -> frozenset[bytes]:
+        """The partitions that have files, after these changes."""
+        present = [] if snapshot is None else live_entries(self.storage, snapshot)
+        files = Counter(entry.partition for entry in present)
+        for change in changes:
+            files[change.partition] += 1 if change.kind is FileKind.ADD else -1
+        return frozenset(partition for partition, count in files.items() if count > 0)
 
     def _name(self, partition: bytes) -> str:
         spec = partition_spec(self.storage, partition)

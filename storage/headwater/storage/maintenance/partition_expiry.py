@@ -23,6 +23,7 @@ __all__ = [
     "PartitionRetention",
     "expired_partitions",
     "local_time",
+    "partition_texts",
     "partition_updates",
     "past_partitions",
 ]
@@ -123,7 +124,7 @@ def expired_partitions(
         if retention.strategy is ExpirationStrategy.UPDATE_TIME:
             time, is_over = updated, updated is not None and updated < oldest
         else:
-            found = retention.times.time(_texts(storage, partition))
+            found = retention.times.time(partition_texts(storage, partition))
             time, is_over = (None if found is None else 0), found is not None and found < local
         if time is None:
             without.append(partition)
@@ -145,11 +146,11 @@ def past_partitions(storage: TableStorage, partitions: Iterable[bytes]) -> froze
     if retention is None or retention.strategy is not ExpirationStrategy.VALUES_TIME:
         return frozenset()
     oldest = local_time(storage, storage.runtime.earliest_millis() - retention.millis)
-    times = {each: retention.times.time(_texts(storage, each)) for each in set(partitions)}
+    times = {each: retention.times.time(partition_texts(storage, each)) for each in set(partitions)}
     return frozenset(each for each, time in times.items() if time is not None and time < oldest)
 
 
-def _texts(storage: TableStorage, partition: bytes) -> dict[str, str | None]:
+def partition_texts(storage: TableStorage, partition: bytes) -> dict[str, str | None]:
     """Each value's text as in its directory's name; None where the value is null."""
     values = partition_values(storage, partition)
     spec = partition_spec(storage, partition)

@@ -47,7 +47,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["ChainStorage", "Link", "chain_links", "plan_chain"]
+__all__ = ["ChainStorage", "Link", "chain_links", "chain_places", "plan_chain"]
 
 _Order: TypeAlias = tuple[tuple[bool, StorageValue], ...]
 
@@ -126,16 +126,7 @@ def chain_links(
         whole: All partitions of the snapshot branch that may be anchors.
         deltas: All partitions of the delta branch that lie before the wanted ones.
     """
-
-    def places(partitions: Iterable[bytes]) -> dict[_Order, list[tuple[_Order, bytes]]]:
-        found: dict[_Order, list[tuple[_Order, bytes]]] = {}
-        for partition in partitions:
-            group, place = _place(storage, chain, partition)
-            if all(is_known for is_known, _ in place):
-                found.setdefault(group, []).append((place, partition))
-        return {group: sorted(each) for group, each in found.items()}
-
-    anchors, changes = places(whole), places(deltas)
+    anchors, changes = (chain_places(storage, chain, each) for each in (whole, deltas))
     links: list[Link] = []
     for partition in wanted:
         group, place = _place(storage, chain, partition)
@@ -151,6 +142,26 @@ def chain_links(
         found = tuple(each for _, each in later[first:last])
         links.append(Link(partition, None if anchor is None else anchor[1], found))
     return links
+
+
+def chain_places(
+    storage: TableStorage, chain: Chain, partitions: Iterable[bytes]
+) -> dict[_Order, list[tuple[_Order, bytes]]]:
+    """Partitions with their places, in each chain's order, by the values that tell chains apart.
+
+    Without those that have no place, because of a null among the values that order a chain.
+
+    Args:
+        storage: Either branch.
+        chain: The table's chain.
+        partitions: Partitions, serialised.
+    """
+    found: dict[_Order, list[tuple[_Order, bytes]]] = {}
+    for partition in partitions:
+        group, place = _place(storage, chain, partition)
+        if all(is_known for is_known, _ in place):
+            found.setdefault(group, []).append((place, partition))
+    return {group: sorted(each) for group, each in found.items()}
 
 
 def _place(storage: TableStorage, chain: Chain, partition: bytes) -> tuple[_Order, _Order]:

@@ -35,6 +35,11 @@ class Chain:
     delta_branch: str
     group_keys: int
 
+    @property
+    def branches(self) -> tuple[str, str]:
+        """That of whole partitions and that of changes."""
+        return self.snapshot_branch, self.delta_branch
+
     def is_snapshot_branch(self, branch: str) -> bool:
         """True if a branch is that of whole partitions."""
         return branch.lower() == self.snapshot_branch.lower()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.storage.errors import (
     CorruptData,
@@ -106,6 +106,10 @@ class FileSnapshotPointer:
 
     files: FileAccess
     layout: TableLayout
+
+    def of_branch(self, branch: str) -> FileSnapshotPointer:
+        """The pointer of another branch of the table."""
+        return replace(self, layout=replace(self.layout, branch=branch))
 
     def latest(self) -> Snapshot | None:
         """The latest snapshot; None for a table without snapshots."""
