@@ -100,6 +100,20 @@ def test_a_replay_succeeds_and_changes_nothing(
     assert latest.record_count == 5
 
 
+def test_a_uuid_belongs_to_one_snapshot_of_a_branch(
+    catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
+) -> None:
+    one, two = snapshot(1), snapshot(2)
+    catalog.snapshots.commit(table, None, one, None, [])
+    catalog.snapshots.commit(table, None, two, one.uuid, [])
+    changed = snapshot(2, uuid=two.uuid, commitUser="another")
+    with pytest.raises(Conflict, match=f"uuid {two.uuid} .* as snapshot 2"):
+        catalog.snapshots.commit(table, None, changed, one.uuid, []).decided()
+    with pytest.raises(Conflict, match=f"uuid {one.uuid} .* as snapshot 1"):
+        catalog.snapshots.commit(table, None, snapshot(3, uuid=one.uuid), two.uuid, []).decided()
+    assert catalog.snapshots.commit(table, None, snapshot(3), two.uuid, []).decided()
+
+
 def test_clients_without_uuids_go_by_the_number(
     catalog: Catalog, table: Identifier, snapshot: MakeSnapshot
 ) -> None:

@@ -62,7 +62,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0012"
+REVISION = "0013"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -305,6 +305,7 @@ class SnapshotRow(Base):
     """
 
     __tablename__ = "hw_snapshots"
+    __table_args__ = (Index(None, "table_id", "uuid"),)
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     branch: Mapped[str] = mapped_column(NAME, primary_key=True)

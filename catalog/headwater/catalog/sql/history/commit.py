@@ -31,8 +31,9 @@ from headwater.catalog.sql.database.prepared import (
     run_together,
 )
 from headwater.catalog.sql.events.record import CommitEvent, recording_commits
-from headwater.catalog.sql.history.statistics import Growth, Sizes, growing, snapshot_row
-from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
+from headwater.catalog.sql.history.preceding import Preceding, preceding
+from headwater.catalog.sql.history.statistics import Growth, growing, snapshot_row
+from headwater.catalog.sql.history.stream_counts import StreamCounts
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, is_cut_off, is_taken
 from headwater.catalog.sql.outbox.outbox import Committed, Outbox
 from headwater.catalog.sql.queries.lookup import (
@@ -139,30 +140,6 @@ def _inserting(count: int) -> Prepared:
         insert(SnapshotRow)
         .inline()
         .values([{name: bindparam(f"{name}_{at}") for name in _COLUMNS} for at in range(count)])
-    )
-
-
-@cache
-def _as_of(count: int) -> Prepared:
-    """The sizes of snapshots of different tables."""
-    return Prepared(
-        select(
-            SnapshotRow.table_id,
-            SnapshotRow.record_count,
-            SnapshotRow.file_size_in_bytes,
-            SnapshotRow.file_count,
-            SnapshotRow.last_file_creation_time,
-            *COUNT_COLUMNS,
-        ).where(
-            or_(
-                *keyed(
-                    count,
-                    table=SnapshotRow.table_id,
-                    branch=SnapshotRow.branch,
-                    number=SnapshotRow.snapshot_id,
-                )
-            )
-        )
     )
 
 
@@ -322,8 +299,17 @@ class Commits:
                 decisions[at] = (_Outcome.DONE, record)
             else:
                 decisions[at] = self._unmoved(connection, offers[at], record)
-        if moving:
-            self._move(connection, moving)
+        added = [(record.id, record.branch, offer.snapshot) for offer, record in moving]
+        before = preceding(connection, added)
+        fresh: list[tuple[Offer, TableRecord]] = []
+        for offer, record in moving:
+            twin = before[record.id].with_uuid
+            if twin is None:
+                fresh.append((offer, record))
+            else:
+                decisions[turns[record.id][0]] = _not_unique(offer, twin)
+        if fresh:
+            self._move(connection, fresh, before)
         if also is not None:
             for decision in decisions.values():
                 if not isinstance(decision, HeadwaterError) and decision[0] in _TAKEN:
@@ -347,16 +333,20 @@ class Commits:
             return _cut_off(offer, record)
         return None
 
-    def _move(self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]) -> None:
+    def _move(
+        self,
+        connection: Connection,
+        moving: Sequence[tuple[Offer, TableRecord]],
+        before: Mapping[str, Preceding],
+    ) -> None:
         """Make the snapshots the latest; the branches' locks are held."""
-        before = self._before(connection, moving)
         rows: list[_Row] = []
         for offer, record in moving:
             snapshot = offer.snapshot
-            sizes_before, counts_before = before.get(record.id, (Sizes(), None))
-            sizes = sizes_before.plus(offer.statistics)
+            known = before[record.id]
+            sizes = known.sizes.plus(offer.statistics)
             row = snapshot_row(record, snapshot, sizes, offer.statistics)
-            rows.append({**row, **StreamCounts.following(counts_before, snapshot).columns()})
+            rows.append({**row, **StreamCounts.following(known.counts, snapshot).columns()})
         heads = [
             {name: row[name] for name in ("table_id", "branch", "uuid")} for row in padded(rows)
         ]
@@ -377,31 +367,13 @@ class Commits:
             ],
         )
 
-    def _before(
-        self, connection: Connection, moving: Sequence[tuple[Offer, TableRecord]]
-    ) -> Mapping[str, tuple[Sizes, StreamCounts | None]]:
-        """The sizes of the tables before, by their ids; one without snapshots is left out."""
-        names: Sequence[Mapping[str, str | int]] = [
-            {"table": record.id, "branch": record.branch, "number": offer.snapshot.id - 1}
-            for offer, record in padded(moving)
-        ]
-        rows = _as_of(len(names)).run(connection, **numbered(names))
-        return {
-            table_id: (Sizes(records, size, files, newest), StreamCounts.of(*counts))
-            for table_id, records, size, files, newest, *counts in rows
-        }
-
     def _unmoved(self, connection: Connection, offer: Offer, record: TableRecord) -> _Decision:
         """The answer to a snapshot that does not build on the latest."""
         known = self._known(connection, record, offer.snapshot)
         if known is not None:
             if json.loads(known) == json.loads(offer.snapshot.to_json()):
                 return _Outcome.REPEATED, record
-            return Conflict(
-                f"table {record.identifier}: snapshot {offer.snapshot.id} with uuid "
-                f"{offer.snapshot.uuid} was committed with another content; nothing was committed "
-                "now. Give each snapshot a uuid of its own"
-            )
+            return _not_unique(offer, offer.snapshot.id)
         if offer.snapshot.schema_id > record.schema_id:
             return Invalid(
                 f"table {record.identifier}: snapshot {offer.snapshot.id} names schema "
@@ -448,6 +420,14 @@ def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
             f"{offer.base_uuid}; give each snapshot a uuid of its own"
         )
     return record
+
+
+def _not_unique(offer: Offer, number: int) -> Conflict:
+    return Conflict(
+        f"table {offer.identifier}: a snapshot with uuid {offer.snapshot.uuid} was committed with "
+        f"another content, as snapshot {number}; nothing was committed now. Give each snapshot a "
+        "uuid of its own"
+    )
 
 
 def _not_followed(offer: Offer, error: HeadwaterError) -> CommitAnswer:
