@@ -11,9 +11,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    create_index("ix_hw_snapshots_table_id_uuid", "hw_snapshots", ["table_id", "uuid"])
+    create_index(
+        "ix_hw_snapshots_table_id_branch_uuid", "hw_snapshots", ["table_id", "branch", "uuid"]
+    )
 
 
 def downgrade() -> None:
     refuse_losses()
-    drop_index("ix_hw_snapshots_table_id_uuid", "hw_snapshots")
+    drop_index("ix_hw_snapshots_table_id_branch_uuid", "hw_snapshots")

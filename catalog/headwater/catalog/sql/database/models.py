@@ -305,7 +305,7 @@ class SnapshotRow(Base):
     """
 
     __tablename__ = "hw_snapshots"
-    __table_args__ = (Index(None, "table_id", "uuid"),)
+    __table_args__ = (Index(None, "table_id", "branch", "uuid"),)
 
     table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
     branch: Mapped[str] = mapped_column(NAME, primary_key=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from sqlalchemy import bindparam, case, func, or_, select
+from sqlalchemy import bindparam, case, or_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import aliased
 
@@ -61,7 +61,7 @@ def preceding(
 
 @cache
 def _snapshots(count: int) -> Prepared:
-    """The sizes as of snapshots of different tables, and the last snapshot with a certain uuid."""
+    """The sizes as of snapshots of different tables, and a snapshot that has a certain uuid."""
     snapshots = keyed(
         count,
         table=SnapshotRow.table_id,
@@ -70,8 +70,15 @@ def _snapshots(count: int) -> Prepared:
     )
     uuid = case(*((one, bindparam(f"uuid_{at}")) for at, one in enumerate(snapshots)))
     same = aliased(SnapshotRow)
-    with_uuid = select(func.max(same.snapshot_id)).where(
-        same.table_id == SnapshotRow.table_id, same.branch == SnapshotRow.branch, same.uuid == uuid
+    # Not the greatest number: for that SQLite would walk the history from its end, not the index.
+    with_uuid = (
+        select(same.snapshot_id)
+        .where(
+            same.table_id == SnapshotRow.table_id,
+            same.branch == SnapshotRow.branch,
+            same.uuid == uuid,
+        )
+        .limit(1)
     )
     return Prepared(
         select(
