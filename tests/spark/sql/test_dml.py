@@ -313,6 +313,35 @@ def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> Non
         conf.set("spark.sql.session.timeZone", before)
 
 
+def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
+    """In any session's time zone, and of any year."""
+    lake.sql("USE db")
+    conf = lake.spark.conf
+    before = str(conf.get("spark.sql.session.timeZone"))
+    conf.set("spark.sql.session.timeZone", "America/New_York")
+    at, day = "2026-01-01 12:00:00", "DATE'0007-03-01'"
+    try:
+        lake.sql(
+            f"CREATE TABLE t (id INT, day DATE, seen TIMESTAMP_NTZ DEFAULT '{at}', "
+            "at TIMESTAMP_NTZ) PARTITIONED BY (at)"
+        )
+        lake.sql(f"INSERT INTO t PARTITION (at = '{at}') (id, day) VALUES (1, {day})")
+        new = lake.spark.sql(f"SELECT 2 AS id, {day} AS day, TIMESTAMP_NTZ'{at}' AS seen")
+        lake.write(new, "db.t", "overwrite", partition={"at": "2026-01-02 12:00:00"})
+        lake.sql(
+            f"MERGE INTO t USING (SELECT 3 AS id, {day} AS day, TIMESTAMP_NTZ'{at}' AS at) s "
+            "ON t.id = s.id AND t.day = s.day WHEN MATCHED THEN DELETE "
+            "WHEN NOT MATCHED THEN INSERT (id, day, at) VALUES (s.id, s.day, s.at)"
+        )
+        found = lake.sql("SELECT id, day(at), hour(at), hour(seen), year(day) FROM t")
+        assert rows(found) == [(1, 1, 12, 12, 7), (2, 2, 12, 12, 7), (3, 1, 12, 12, 7)]
+        lake.sql("CREATE TABLE d (id INT, day DATE) PARTITIONED BY (day)")
+        lake.sql(f"INSERT INTO d VALUES (1, {day}), (2, DATE'2026-01-01')")
+        assert rows(lake.sql("SELECT id, year(day) FROM d WHERE id > 0")) == [(1, 7), (2, 2026)]
+    finally:
+        conf.set("spark.sql.session.timeZone", before)
+
+
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
 def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: str) -> None:
     """By the session's time zone, in any case, and with Spark's casts."""

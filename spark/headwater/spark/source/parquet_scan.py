@@ -12,8 +12,8 @@ from functools import reduce
 
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as sf
 
+from headwater.spark.literal import literal
 from headwater.spark.names import quoted
 from headwater.spark.source.division import file_path
 from headwater.spark.source.live_filter import MOST_FILES, live_rows_of
@@ -147,8 +147,8 @@ def scan_of_group(
         column: str | Column | st.DataType
         if field.name in partition:
             # Not from the file: a migrated one lacks it, and Spark prunes by a constant.
-            value = arrow_scalar(partition[field.name], field.type).as_py()
-            column = sf.lit(value).cast(spark_type(field.type))
+            value = arrow_scalar(partition[field.name], field.type)
+            column = literal(value, spark_type(field.type))
         elif source is None:
             column = spark_type(field.type)
         else:

@@ -11,6 +11,7 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from headwater.spark.literal import literal
 from headwater.spark.names import quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
 from headwater.spark.types import spark_type
@@ -385,7 +386,7 @@ class Projection:
         if not isinstance(field.type, AtomicType):
             return nested_default(field, storage.name)
         value = default_value(where, field.type, text, storage.runtime.time_zone)
-        return sf.lit(value.as_py()).cast(spark_type(field.type))
+        return literal(value, spark_type(field.type))
 
     def _kind_of_update(self, clause: Clause, values: Mapping[str, Column]) -> Column:
         """``+U``, unless the new version would lose against the stored one."""

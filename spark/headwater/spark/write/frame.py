@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.literal import literal
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.schema_merging import SchemaMerging
@@ -94,9 +95,8 @@ def write_frame(
         partition = in_session_zone(session.spark, table.schema, partition)
     for column, value in static_partition(table.storage, partition or {}).items():
         if column not in df.columns:
-            data_type = table.schema.column(column).type
-            literal = sf.lit(arrow_scalar(value, data_type).as_py())
-            df = df.withColumn(column, literal.cast(spark_type(data_type)))
+            kind = table.schema.column(column).type
+            df = df.withColumn(column, literal(arrow_scalar(value, kind), spark_type(kind)))
     df = with_nested_defaults(df, table.schema, table.name)
     if mode == "append" and table.schema.table_options.upsert_keys and numbered is None:
         upsert_rows(session, table, df)

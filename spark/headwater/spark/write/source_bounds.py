@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,6 +12,7 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from headwater.spark.literal import literal
 from headwater.spark.names import quoted
 from headwater.spark.types import spark_type
 from headwater.storage.maintenance.row_matchers import merge_predicate, merge_source
@@ -98,14 +99,13 @@ def bounds_of(storage: TableStorage, source: DataFrame, pairs: Mapping[str, str]
     parts: list[Predicate] = []
     conditions: list[Column] = []
     for at, name in enumerate(own):
-        low, high = (ends.column(f"{end}{at}")[0].as_py() for end in ("low", "high"))
-        if low is None:
+        low, high = (ends.column(f"{end}{at}")[0] for end in ("low", "high"))
+        if not low.is_valid:
             return SourceBounds(rows, Constant(False), sf.lit(False))
         kind = storage.schema.column(name).type
-        parts.append(Comparison(name, ">=", storage_value(low, kind)))
-        parts.append(Comparison(name, "<=", storage_value(high, kind)))
-        if not isinstance(keys.schema[name].dataType, _ZONED):
-            conditions.append(sf.col(quoted(name)).between(sf.lit(low), sf.lit(high)))
+        parts.append(Comparison(name, ">=", storage_value(low.as_py(), kind)))
+        parts.append(Comparison(name, "<=", storage_value(high.as_py(), kind)))
+        conditions += _between_ends(name, keys.schema[name].dataType, low, high)
     partitions = [name for name in own if name in storage.schema.partition_keys]
     for name in partitions:
         present = keys.select(quoted(name)).dropna().distinct()
@@ -122,12 +122,17 @@ def _between(keys: DataFrame, few: pa.Table) -> Column | None:
     """The condition that columns lie between the ends of a few values."""
     conditions: list[Column] = []
     for field in keys.schema.fields:
-        if isinstance(field.dataType, _ZONED):
-            continue
         values = few.column(field.name)
         if not len(values):
             return sf.lit(False)
         ordered = values.take(pc.sort_indices(values))
-        low, high = ordered[0].as_py(), ordered[-1].as_py()
-        conditions.append(sf.col(quoted(field.name)).between(sf.lit(low), sf.lit(high)))
+        conditions += _between_ends(field.name, field.dataType, ordered[0], ordered[-1])
     return reduce(Column.__and__, conditions) if conditions else None
+
+
+def _between_ends(
+    name: str, data_type: st.DataType, low: pa.Scalar, high: pa.Scalar
+) -> Iterator[Column]:
+    """The condition that a column lies between two values, if it can be said."""
+    if not isinstance(data_type, _ZONED):
+        yield sf.col(quoted(name)).between(literal(low, data_type), literal(high, data_type))

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
+from headwater.spark.literal import literal
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.dml.parts import counted
@@ -319,8 +320,7 @@ class _Rows:
         ]
         for name, value in self._fixed.items():
             kind = schema.column(name).type
-            literal = sf.lit(arrow_scalar(value, kind).as_py())
-            columns.append(literal.cast(spark_type(kind)).alias(name))
+            columns.append(literal(arrow_scalar(value, kind), spark_type(kind)).alias(name))
         # Rows are told apart by their partitions before their other columns are filled in.
         absent = set(schema.partition_keys).difference(names, self._fixed)
         columns += [sf.expr(_default_text(self._table, name)).alias(name) for name in absent]
