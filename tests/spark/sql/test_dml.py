@@ -325,7 +325,7 @@ def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
             f"CREATE TABLE t (id INT, day DATE, seen TIMESTAMP_NTZ DEFAULT '{at}', "
             "at TIMESTAMP_NTZ) PARTITIONED BY (at)"
         )
-        lake.sql(f"INSERT INTO t PARTITION (at = '{at}') (id, day) VALUES (1, {day})")
+        lake.sql(f"INSERT INTO t PARTITION (at = TIMESTAMP_NTZ'{at}') (id, day) VALUES (1, {day})")
         new = lake.spark.sql(f"SELECT 2 AS id, {day} AS day, TIMESTAMP_NTZ'{at}' AS seen")
         lake.write(new, "db.t", "overwrite", partition={"at": "2026-01-02 12:00:00"})
         lake.sql(

@@ -12,7 +12,7 @@ from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField, DataType, VariantType
 
-__all__ = ["column_text", "read_column", "read_default", "read_partition"]
+__all__ = ["column_text", "read_column", "read_default", "read_partition", "read_value"]
 
 _AFTER_DEFAULT = (",", "COMMENT", "NOT", "DEFAULT", "FIRST", "AFTER", "PRIMARY")
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
@@ -142,13 +142,14 @@ def read_partition(statement: Statement, *, names_alone: bool = False) -> dict[s
         if names_alone and not statement.peek("="):
             continue
         statement.expect("=")
-        found[name] = _read_value(statement)
+        found[name] = read_value(statement)
     if not seen:
         raise Invalid("PARTITION () names no column")
     return found
 
 
-def _read_value(statement: Statement) -> str | None:
+def read_value(statement: Statement) -> str | None:
+    """Read a constant, such as ``1``, ``'x'``, ``DATE '…'`` or ``NULL``: its value as text."""
     if statement.accept("NULL"):
         return None
     for word in _TYPED_LITERALS:

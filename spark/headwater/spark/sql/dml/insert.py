@@ -13,6 +13,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.literal import literal
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
+from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.relations import paimon_settings
@@ -242,15 +243,7 @@ def _partition(statement: Statement, table: Table) -> dict[str, object]:
             raise Invalid(f"table {table.name}: '{name}' is no partition column")
         if name in found:
             raise Invalid(f"table {table.name}: partition column '{name}' is named twice")
-        value: object = _OPEN
-        if statement.accept("="):
-            value = None
-            if not statement.accept("NULL"):
-                for kind in ("DATE", "TIMESTAMP"):
-                    if statement.accept(kind):
-                        break
-                value = statement.constant()
-        found[name] = value
+        found[name] = read_value(statement) if statement.accept("=") else _OPEN
     return found
 
 
