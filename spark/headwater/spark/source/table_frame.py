@@ -10,6 +10,7 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
 from headwater.catalog.table.branch_scan import BranchScan
+from headwater.catalog.table.chain_scan import ChainScan
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.names import quoted
@@ -105,7 +106,9 @@ def divide_rows(
         columns: The columns that Spark's own scan would have to read.
         places: The places that are to be told with the rows.
     """
-    if isinstance(rows, Scan) and not isinstance(rows, BranchScan) and not rows.is_served:
+    # Files of other branches and partitions are shown as those of the one that is read.
+    is_plain = isinstance(rows, Scan) and not isinstance(rows, BranchScan | ChainScan)
+    if is_plain and not rows.is_served:
         condition = rows.predicate
         if condition is not None:
             partition_keys = set(rows.storage.schema.partition_keys)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.call import access, compaction, history, objects, references
 from headwater.spark.sql.call.arguments import read_arguments
+from headwater.spark.sql.call.chains import compact_chain_table
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
 from headwater.spark.sql.call.rescale import rescale
 from headwater.spark.sql.context import Handler, SqlContext
@@ -63,13 +64,21 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "Compact the tables whose databases and names match regular expressions.",
     ),
     (
-        "compact_manifest", "table options? dry_run:bool?",
+        "compact_manifest",
+        "table options? dry_run:bool? manifest_sort_enabled:bool? manifest_sort_partition_field? "
+        "manifest_sort_max_rewrite_size?",
         compaction.compact_manifest, _RESULT,
-        "List a table's files anew, in the order of their partitions.",
+        "List a table's files anew, in the order of their partitions, as a whole; `dry_run` logs "
+        "how many manifests that would be.",
     ),
     (
         "rescale", "table bucket_num:int? partitions? where?", rescale, _RESULT,
         "Write partitions anew with the number of buckets that the table's option `bucket` says.",
+    ),
+    (
+        "compact_chain_table", "table partition overwrite:bool?", compact_chain_table, _RESULT,
+        "Write a partition of a [chain table](branches.md#chain-tables) as a whole one, if it is "
+        "none yet; with `overwrite`, anew of the whole one before it and the changes since.",
     ),
     (
         "rewrite_file_index", "table where?",
@@ -245,8 +254,6 @@ PROCEDURES: Mapping[str, Procedure] = {
 """The procedures, by their names."""
 
 LEFT_OUT: Mapping[str, str] = {
-    "compact_chain_table": "INSERT OVERWRITE a partition of the snapshot branch with the rows "
-    "the table shows of it",
     "create_privileged_user": "users are the names of tokens: headwater token create",
     "drop_privileged_user": "users are the names of tokens: headwater token revoke",
     "create_global_index": "Headwater writes no global indexes",
