@@ -33,7 +33,7 @@ from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.types.data_type import Json
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["compact_manifests"]
+__all__ = ["compact_manifests", "unordered_manifests"]
 
 # A little more than the size at which later commits would merge them again.
 _ABOVE_TARGET = 1.1
@@ -85,6 +85,19 @@ def compact_manifests(storage: TableStorage, pointer: SnapshotPointer) -> Snapsh
         retries += 1
 
 
+def unordered_manifests(storage: TableStorage, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests of a snapshot, which a compaction writes anew; none when they are in order.
+
+    Raises:
+        CorruptData: A manifest list is missing or malformed; the message names it.
+    """
+    manifests = [
+        *read_manifest_list(storage, snapshot.base_manifest_list),
+        *read_manifest_list(storage, snapshot.delta_manifest_list),
+    ]
+    return [] if _are_in_order(storage, manifests) else manifests
+
+
 def _is_committed(
     storage: TableStorage, pointer: SnapshotPointer, snapshot: Snapshot, base: Snapshot
 ) -> bool:
@@ -114,11 +127,7 @@ def _discard(storage: TableStorage, snapshot: Snapshot) -> None:
 
 def _rewritten(storage: TableStorage, base: Snapshot, user: str) -> Snapshot | None:
     """The snapshot with manifests in order; None when they are."""
-    before = [
-        *read_manifest_list(storage, base.base_manifest_list),
-        *read_manifest_list(storage, base.delta_manifest_list),
-    ]
-    if _are_in_order(storage, before):
+    if not unordered_manifests(storage, base):
         return None
     entries = _sorted(storage, live_entries(storage, base, anew=True))
     base_list = write_manifest_list(

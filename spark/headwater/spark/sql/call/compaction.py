@@ -10,6 +10,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.call.partitions import chosen_partitions, partition_condition
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.sql.ddl.options import check_options
+from headwater.storage.commit.manifest_compaction import unordered_manifests
 from headwater.storage.errors import HeadwaterError, Invalid, Unsupported
 from headwater.storage.maintenance.partition_expiry import partition_updates
 from headwater.storage.maintenance.reachable import delta_entries
@@ -105,13 +106,38 @@ def compact_database(arguments: Arguments) -> Rows:
 
 
 def compact_manifest(arguments: Arguments) -> Rows:
-    """List a table's files anew."""
-    if arguments.flag("dry_run"):
-        raise Unsupported(
-            "sys.compact_manifest: there is no dry run; the system table $manifests says what is"
-        )
-    arguments.table().compact_manifests()
+    """List a table's files anew, or log what that would write."""
+    table = arguments.table()
+    _check_manifest_sort(arguments, table)
+    if not arguments.flag("dry_run"):
+        table.compact_manifests()
+        return [(True,)]
+    latest = table.latest_snapshot()
+    found = [] if latest is None else unordered_manifests(table.storage, latest)
+    size = sum(manifest.file_size for manifest in found)
+    _LOG.info(
+        "table %s: %d manifests of %d bytes would be written anew", table.name, len(found), size
+    )
     return [(True,)]
+
+
+def _check_manifest_sort(arguments: Arguments, table: Table) -> None:
+    """Refuse what another order than that of all partition columns would be, or a part of it."""
+    name = f"sys.compact_manifest: table {table.name}"
+    if not arguments.flag("manifest_sort_enabled", default=True):
+        raise Unsupported(f"{name}: manifests are always sorted; leave manifest_sort_enabled out")
+    field = arguments.text("manifest_sort_partition_field")
+    if field is not None and [field] != list(table.schema.partition_keys[:1]):
+        raise Unsupported(
+            f"{name}: manifests are sorted by all partition columns in their order "
+            f"({', '.join(table.schema.partition_keys) or 'there are none'}), not by '{field}' "
+            "first; leave manifest_sort_partition_field out"
+        )
+    if arguments.text("manifest_sort_max_rewrite_size") is not None:
+        raise Unsupported(
+            f"{name}: all manifests are written anew, or none; leave "
+            "manifest_sort_max_rewrite_size out"
+        )
 
 
 def rewrite_file_index(arguments: Arguments) -> Rows:
