@@ -83,7 +83,7 @@ _KEPT: Mapping[str, str] = {
         fields.<column>.pk-<index>.<setting> full-text-index.search-mode
         global-index.build.max-parallelism global-index.build.max-shard
         global-index.enabled global-index.row-count-per-shard global-index.search-mode
-        global-index.thread-num
+        global-index.thread-num lumina.<setting> multivalue-index.<setting>
         scalar-index.search-mode sorted-index.<setting>
         vector-index.search-mode vector-search.distribute.enabled
         vector-search.lateral-join.batch-size
