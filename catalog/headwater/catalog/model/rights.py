@@ -47,8 +47,8 @@ class Rights:
     Attributes:
         own: On the thing itself.
         within: On everything in it; only catalogs and databases hold anything.
-        columns: What permissions on columns keep SELECT on a table to: only columns that each of
-            them holds may be selected. Where there are any, `own` has no SELECT.
+        columns: The sets of columns that permissions on columns keep SELECT on a table to: only
+            what is in each of them may be selected. Where there are any, `own` has no SELECT.
         holds_visible: True if something in it may be seen.
         ends_at: The earliest end of what they come from, milliseconds since the epoch; None is
             never.

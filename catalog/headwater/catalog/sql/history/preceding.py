@@ -1,4 +1,4 @@
-"""What the history of a branch tells before a snapshot is added to it."""
+"""The state of a branch before a snapshot is added to it: sizes, totals, uuids in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Preceding", "preceding"]
 
 @dataclass(frozen=True)
 class Preceding:
-    """What is known of a branch before a snapshot is added.
+    """The state of a branch before a snapshot is added.
 
     Attributes:
         sizes: The branch's sizes.
@@ -38,7 +38,7 @@ class Preceding:
 def preceding(
     connection: Connection, added: Sequence[tuple[str, str, Snapshot]]
 ) -> Mapping[str, Preceding]:
-    """What is known of branches, by their tables' ids, before a snapshot is added to each.
+    """The state of branches, by their tables' ids, before a snapshot is added to each.
 
     Args:
         connection: In the transaction that holds the branches' locks.
