@@ -670,6 +670,65 @@ def _ids(reader: StreamReader, start: Offset, end: Offset) -> list[int]:
 
 
 @pytest.mark.usefixtures("appended")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"read.stream.maxFilesPerTrigger": "1"}, {"scan.mode": "latest"}],
+    ids=["full", "part", "latest"],
+)
+def test_a_repeated_first_batch_begins_where_the_query_began(
+    lake: SparkLake, folder: Path, options: dict[str, str]
+) -> None:
+    """Spark asks for the start again, when there are later commits."""
+    write(lake, 0, 5)
+    write(lake, 5, 10)
+    failed = _reader(folder, **options)
+    begin = failed.initialOffset()
+    write(lake, 10, 15)
+    end = failed.latestOffset(begin, failed.getDefaultReadLimit())
+    wanted = _ids(failed, begin, end)
+    assert wanted
+    write(lake, 20, 25)
+    again = _reader(folder, **options)
+    assert again.initialOffset() != begin
+    assert _ids(again, again.initialOffset(), end) == wanted
+    # What follows begins where a batch ended, until an offset is as the one before it.
+    found, last = list(wanted), end
+    while (following := again.latestOffset(last, ReadAllAvailable())) != last:
+        found += _ids(again, last, following)
+        last = following
+    assert sorted(found) == [*range(10 if "scan.mode" in options else 0, 15), *range(20, 25)]
+
+
+@pytest.mark.modes
+@pytest.mark.usefixtures("appended")
+def test_a_first_batch_that_failed_is_repeated_as_it_was(
+    spark: SparkSession, lake: SparkLake, tmp_path: Path
+) -> None:
+    write(lake, 0, 5)
+    write(lake, 5, 10)
+    is_broken = True
+    found: list[int] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        ids = [row.id for row in batch.select("id").collect()]
+        if is_broken:
+            raise ValueError("broken")
+        found.extend(ids)
+
+    def run() -> None:
+        stream = spark.readStream.format("headwater").option("read.stream.maxFilesPerTrigger", "1")
+        writer = stream.load(SOURCE).writeStream.foreachBatch(take).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="broken"):
+        run()
+    is_broken = False
+    write(lake, 10, 15)
+    run()
+    assert sorted(found) == list(range(15))
+
+
+@pytest.mark.usefixtures("appended")
 def test_a_consumer_holds_the_full_read_that_it_begins_with(lake: SparkLake, folder: Path) -> None:
     for start in (0, 5, 10):
         write(lake, start, start + 5)

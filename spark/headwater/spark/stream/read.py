@@ -75,6 +75,8 @@ __all__ = ["POLICIES", "MovesPartition", "StreamReader"]
 _POLL_SECONDS = 0.1
 _ALL_ROWS = 2**63 - 1
 _RETRACTIONS = pa.array(["-U", "-D"])
+_BEGIN = "begin"
+"""The key of every offset but the first: says where the query began."""
 POLICIES = "policies"
 """The key of an offset that says by which policies the rows before it were shown."""
 
@@ -165,7 +167,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._before_schema_change(position, position.following, newest)
         else:
             end, newest = self._end(position)
-        return self._offset(self._limited(position, end, newest) if is_limited else end)
+        if is_limited:
+            end = self._limited(position, end, newest)
+        told = self._offset(end)
+        if _BEGIN in start:
+            told[_BEGIN] = StreamPosition.from_json(start[_BEGIN]).to_json()
+        # Spark takes an offset that is written otherwise for news.
+        elif end != position or end.known != position.known:
+            told[_BEGIN] = position.to_json()
+        return told
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that Spark passes unless the query's trigger has all rows read at once."""
@@ -217,9 +227,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """The splits of a batch, packed for its tasks."""
+        """The splits of a batch, packed for its tasks.
+
+        Spark does not keep where a query begins. When it repeats the first batch, it asks
+        `initialOffset` again, which knows of later commits by then.
+        """
         self._hold_consumer()
         first, last = self._position(start), self._position(end)
+        if _BEGIN in end and _BEGIN not in start:
+            first = StreamPosition.from_json(end[_BEGIN])
         return self._planned(first, last) if first < last else []
 
     def _planned(self, first: StreamPosition, last: StreamPosition) -> list[InputPartition]:
