@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from headwater.spark.jobs.executor import SparkExecutor
@@ -28,3 +29,14 @@ def test_every_task_is_done_once_and_the_first_error_comes_last(
     with pytest.raises(Invalid, match="mine"):
         done.extend(executor.run(work, tasks))
     assert sorted(done) == [(0, size), (1, size), (3, size)]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20], ids=["small", "large"])
+def test_only_so_many_tasks_run_at_once(spark: SparkSession, size: int) -> None:
+    def work(task: bytes) -> tuple[int, int | None]:
+        context = TaskContext.get()
+        return task[0], None if context is None else context.partitionId()
+
+    done = list(SparkExecutor(spark, at_once=2).run(work, [bytes([at]) * size for at in range(5)]))
+    assert sorted(number for number, _ in done) == [0, 1, 2, 3, 4]
+    assert {partition for _, partition in done} == {0, 1}

@@ -135,12 +135,35 @@ def test_a_database_is_compacted(run: Run, context: SqlContext, table: Table) ->
 
 def test_manifests_and_file_indexes_are_rewritten(run: Run, table: Table) -> None:
     assert run("CALL sys.compact_manifest('t')") == DONE
-    with pytest.raises(Unsupported, match="dry run"):
-        run("CALL sys.compact_manifest(table => 't', dry_run => true)")
     run("ALTER TABLE t SET TBLPROPERTIES ('file-index.bloom-filter.columns' = 'id')")
     assert run("CALL sys.rewrite_file_index(table => 't', where => 'p = 1')") == [(1, 3)]
     assert run("CALL sys.rewrite_file_index('t')") == [(1, 3)]
     assert run("CALL sys.rewrite_file_index('t')") == [(0, 0)]
+
+
+def test_a_dry_run_tells_of_manifests(
+    run: Run, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = "CALL sys.compact_manifest(table => 't'"
+    before = table.latest_snapshot()
+    with caplog.at_level("INFO"):
+        assert run(f"{call}, dry_run => true)") == DONE
+    assert " manifests of " in caplog.messages[-1]
+    assert not caplog.messages[-1].startswith("table db.t: 0 ")
+    assert table.latest_snapshot() == before
+    sorted_by = "manifest_sort_enabled => true, manifest_sort_partition_field"
+    assert run(f"{call}, {sorted_by} => 'p')") == DONE
+    assert table.latest_snapshot() != before
+    with caplog.at_level("INFO"):
+        run(f"{call}, dry_run => true)")
+    assert "table db.t: 0 manifests of 0 bytes" in caplog.messages[-1]
+    for argument, problem in (
+        ("manifest_sort_enabled => false", "always sorted"),
+        ("manifest_sort_partition_field => 'id'", r"in their order \(p\), not by 'id' first"),
+        ("manifest_sort_max_rewrite_size => '1 gb'", "or none"),
+    ):
+        with pytest.raises(Unsupported, match=problem):
+            run(f"{call}, {argument})")
 
 
 def test_orphan_files_are_removed(run: Run, table: Table) -> None:
@@ -152,8 +175,8 @@ def test_orphan_files_are_removed(run: Run, table: Table) -> None:
     assert run("CALL sys.remove_orphan_files('t')") == [(0, 0)]
     with pytest.raises(Invalid, match="mode is 'local' or 'distributed'"):
         run("CALL sys.remove_orphan_files(table => 't', mode => 'far')")
-    with pytest.raises(Invalid, match="threads of mode"):
-        run("CALL sys.remove_orphan_files(table => 't', parallelism => 3)")
+    with pytest.raises(Invalid, match="at least 1, not 0"):
+        run("CALL sys.remove_orphan_files(table => 't', parallelism => 0)")
     now = table.storage.runtime.now_millis()
     moment = pa.scalar(now + 1, pa.timestamp("ms", tz="UTC")).as_py().isoformat()
     call = f"CALL sys.remove_orphan_files(table => 'db.*', older_than => '{moment}'"

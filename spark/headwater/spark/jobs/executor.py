@@ -34,10 +34,12 @@ class SparkExecutor:
 
     Args:
         spark: The session.
+        at_once: Tasks that run at the same time, at most; as many as Spark has cores unless given.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, at_once: int | None = None) -> None:
         self._spark = spark
+        self._at_once = at_once
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Run every task; the results come when all are done, and then the first error."""
@@ -45,14 +47,17 @@ class SparkExecutor:
             return
 
         pickled = [pickle.dumps(task) for task in tasks]
+        parts = min(len(pickled), self._at_once or len(pickled))
         with own_errors():
             if sum(map(len, pickled)) * len(pickled) <= _SENT_BYTES:
-                numbers = self._spark.range(0, len(pickled), 1, len(pickled))
+                numbers = self._spark.range(0, len(pickled), 1, parts)
                 frame = numbers.mapInArrow(partial(_performed, work, pickled), _OUTCOME)
             else:
                 rows = list(enumerate(pickled))
                 listed = self._spark.createDataFrame(rows, "number INT, task BINARY")
-                spread = listed.repartitionById(len(rows), sf.col("number")).select("task")
+                spread = listed.repartitionById(
+                    parts, sf.pmod(sf.col("number"), sf.lit(parts))
+                ).select("task")
                 frame = spread.mapInArrow(partial(_performed, work, None), _OUTCOME)
             answers = frame.collect()
         failure: HeadwaterError | None = None

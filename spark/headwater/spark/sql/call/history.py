@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from headwater.catalog.table.history import millis_of
 from headwater.catalog.table.table import Table
+from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.jobs.executor import LocalExecutor
@@ -178,11 +179,14 @@ def remove_orphan_files(arguments: Arguments) -> Rows:
     threads = arguments.integer("parallelism")
     if mode not in ("local", "distributed"):
         raise Invalid(f"mode is 'local' or 'distributed', not '{mode}'")
-    if threads is not None and (mode == "distributed" or threads < 1):
-        raise Invalid("parallelism is the number of threads of mode => 'local', and at least 1")
-    executor = arguments.context.session.executor
+    if threads is not None and threads < 1:
+        raise Invalid(f"parallelism is at least 1, not {threads}")
+    session = arguments.context.session
+    executor = session.executor
     if mode == "local":
         executor = LocalExecutor(threads or 8)
+    elif threads is not None:
+        executor = SparkExecutor(session.spark, at_once=threads)
     count, size = 0, 0
     for table in _tables(arguments):
         older_than = arguments.moment("older_than", table)
