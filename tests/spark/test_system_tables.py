@@ -64,18 +64,23 @@ def test_the_logs_of_changes_are_streams(
     ]
 
 
+@pytest.mark.parametrize(
+    ("log_name", "named"),
+    [("db.t$audit_log", {}), ("db.t", {"read.changelog": "true"})],
+    ids=["name", "option"],
+)
 def test_a_log_is_followed_from_where_the_options_say(
-    spark: SparkSession, lake: SparkLake, tmp_path: Path
+    spark: SparkSession, lake: SparkLake, tmp_path: Path, log_name: str, named: dict[str, str]
 ) -> None:
     lake.create_table("db.t", spark.createDataFrame([], SCHEMA).schema)
     write(lake, "db.t", (1, 10))
     write(lake, "db.t", (2, 20), (3, 30))
-    log = spark.read.format("headwater").load("db.t$audit_log").withColumnRenamed(*KIND)
+    log = spark.read.format("headwater").options(**named).load(log_name).withColumnRenamed(*KIND)
     assert rows(log) == [("+I", 1, 10), ("+I", 2, 20), ("+I", 3, 30)]
     lake.create_table("db.log", log.schema)
     follow(
-        lake, "db.t$audit_log", "db.log", tmp_path / "a",
-        **{"scan.snapshot-id": "2", "where": "v > 20"},
+        lake, log_name, "db.log", tmp_path / "a",
+        **{"scan.snapshot-id": "2", "where": "v > 20", **named},
     )  # fmt: skip
     assert rows(lake.table("db.log")) == [("+I", 3, 30)]
 

@@ -49,6 +49,7 @@ _MOMENTS = ("scan.tag-name", "scan.watermark", "scan.version")
 _BOUND = "scan.bounded.watermark"
 _CHOICES = (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, "scan.mode", _BOUND)
 _COLUMNS = ("columns", "where")
+_CHANGE_LOG = "read.changelog"
 _REPLACE_WHERE = "replaceWhere"
 # Set by Spark: `load` and `save` pass their argument as ``path``.
 _PASSED = frozenset({"path", "checkpointlocation"})
@@ -59,7 +60,7 @@ class Operation(Enum):
 
     READ = (
         "spark.read",
-        (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, *_COLUMNS, "include-row-kind"),
+        (*_STARTS, *_MOMENTS, *INCREMENTAL_OPTIONS, *_COLUMNS, "include-row-kind", _CHANGE_LOG),
     )
     READ_STREAM = (
         "spark.readStream",
@@ -70,6 +71,7 @@ class Operation(Enum):
             *_COLUMNS,
             *STREAM_OPTIONS,
             "include-row-kind",
+            _CHANGE_LOG,
         ),
     )
     WRITE = (
@@ -125,7 +127,7 @@ class ReadOptions:
     """The options of a read.
 
     Attributes:
-        table: ``database.table``.
+        table: ``database.table``; with ``read.changelog`` its system table ``$audit_log``.
         start: Paimon's options that say which part of the table's history is read.
         columns: ``columns``, separated by commas or as a JSON list; None is all.
         where: ``where``, a SQL condition that is applied where the files are read.
@@ -156,8 +158,11 @@ class ReadOptions:
     @staticmethod
     def parse(options: Mapping[str, str]) -> ReadOptions:
         """Read Spark's option map; raises Invalid, naming the option that is wrong."""
+        table = _table(options)
+        if boolean_value(options, _CHANGE_LOG):
+            table += "$audit_log"
         return ReadOptions(
-            table=_table(options),
+            table=table,
             start={key: options[key] for key in _CHOICES if key in options},
             columns=_columns(options.get("columns")),
             where=options.get("where"),

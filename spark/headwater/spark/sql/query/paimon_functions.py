@@ -32,7 +32,8 @@ def is_paimon_function(database: str, name: str) -> bool:
         return True
     raise Unsupported(
         f"function {database}.{name} is not supported: of Paimon's functions queries call "
-        f"{SYSTEM_DATABASE}.{_MAX_PT} alone, as BLOB columns and global indexes are not read"
+        f"{SYSTEM_DATABASE}.{_MAX_PT} alone; BLOB columns give and take the bytes themselves, and "
+        "never descriptors of bytes elsewhere"
     )
 
 
