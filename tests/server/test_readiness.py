@@ -401,5 +401,6 @@ def test_callers_are_not_told_what_the_database_said(
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
                 assert "database did not answer" in answer.json()["message"]
                 assert name not in answer.text
-            assert f'"{name}" is not currently accepting' in caplog.text
+            said = f'"{name}" is not currently accepting'
+            assert any(said in message for message in caplog.messages)
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())

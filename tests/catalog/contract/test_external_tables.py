@@ -129,6 +129,8 @@ def test_permissions_on_columns_follow_a_change(
     def excluded() -> ColumnSet | None:
         return catalog.permissions.list(columns).items[0].columns
 
+    engine.alter(SetOption("query-auth.enabled", "true"))
+    assert _columns(catalog) == ["id", "note"]
     catalog.permissions.grant(Grant(columns, Access.SELECT, "ada", ColumnSet(excluded=("note",))))
     engine.alter(RenameColumn(("note",), "remark"))
     assert _columns(catalog) == ["id", "remark"]
