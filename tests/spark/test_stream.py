@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -831,12 +831,42 @@ def test_a_row_that_moves_to_another_partition_is_deleted_before_it_comes_back(
     reader = source.streamReader(source.schema())
     whole = ({"snapshotId": 1, "changes": True}, {"snapshotId": newest + 1, "changes": True})
     (partition,) = reader.partitions(*whole)
+    assert _present(reader.read(partition)) == dict.fromkeys(range(9), "a")
+
+
+def _present(changes: Iterable[object]) -> dict[int, str]:
+    """The partition of each row that is left after changes, in their order."""
     present: dict[int, str] = {}
-    for batch in reader.read(partition):
+    for batch in changes:
         assert isinstance(batch, pa.RecordBatch)
         for row in batch.to_pylist():
             if row["_ROW_KIND"] in ("+I", "+U"):
                 present[row["id"]] = row["part"]
             else:
                 present.pop(row["id"])
-    assert present == dict.fromkeys(range(9), "a")
+    return present
+
+
+@pytest.mark.parametrize("limit", ["Files", "Rows", "Bytes"])
+def test_a_row_that_moves_is_deleted_and_added_in_one_batch(
+    lake: SparkLake, numbered: Numbered, folder: Path, limit: str
+) -> None:
+    """However little a batch may hold: each file has a row that moves in and one that moves out."""
+    lake.create_table(
+        SOURCE,
+        numbered(0, 1).schema,
+        primary_keys=["id"],
+        partition_keys=["part"],
+        options={"bucket": "-1"},
+    )
+    for parts in (["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]):
+        lake.catalog.table(SOURCE).write({"id": [0, 1], "name": parts, "part": parts})
+    options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "include-row-kind": "true"}
+    reader = _reader(folder, **options, **{f"read.stream.max{limit}PerTrigger": "1"})
+    at, batches, changes = reader.initialOffset(), 0, list[object]()
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        for partition in reader.partitions(at, end):
+            changes += reader.read(partition)
+        at, batches = end, batches + 1
+    assert _present(changes) == {0: "b", 1: "a"}
+    assert batches == 4

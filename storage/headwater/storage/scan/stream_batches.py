@@ -2,7 +2,8 @@
 
 A batch may end within a snapshot. A snapshot is divided into parts that do not depend on how many
 tasks read them: a file each where rows are read as they stand, else a split. A position says how
-many parts have been read, and which, so that another division is noticed.
+many parts have been read, and which, so that another division is noticed. The changes of a snapshot
+that moves keys between partitions stay together: a key is added in one file and deleted in another.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ class _Taken:
     rows: int = 0
     snapshots: int = 0
 
-    def add(self, part: Split, *, begins_snapshot: bool) -> bool:
-        """Add a part; False, and nothing is added, when it does not fit any more."""
+    def add(self, parts: Sequence[Split], *, begins_snapshot: bool) -> bool:
+        """Add parts that stay together; False, and nothing is added, when they do not fit."""
         more = _Taken(
             self.limits,
-            self.files + len(part.files),
-            self.size + part.size,
-            self.rows + part.row_count,
+            self.files + sum(len(part.files) for part in parts),
+            self.size + sum(part.size for part in parts),
+            self.rows + sum(part.row_count for part in parts),
             self.snapshots + begins_snapshot,
         )
         limits = self.limits
@@ -133,8 +134,11 @@ class StreamBatches:
             if _is_beyond(plan, at, end):
                 break
             read, parts = self._parts(plan, at)
-            for number, part in enumerate(parts[read:]):
-                if taken.add(part, begins_snapshot=number == 0):
+            moves_keys = at.changes and self._storage.schema.crosses_partitions
+            step = max(len(parts), 1) if moves_keys else 1
+            for number in range(0, len(parts) - read, step):
+                together = parts[read + number : read + number + step]
+                if taken.add(together, begins_snapshot=number == 0):
                     continue
                 if read + number == 0:
                     return at, taken.rows
