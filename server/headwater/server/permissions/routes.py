@@ -15,7 +15,7 @@ from headwater.catalog.wire.permissions import (
 )
 from headwater.catalog.wire.tables import Empty
 from headwater.server.dependencies import CatalogOf, PageOf
-from headwater.server.error_responses import failures
+from headwater.server.error_responses import Failure, failures
 from headwater.server.resource_router import ResourceRouter
 
 __all__ = ["router"]
@@ -23,6 +23,14 @@ __all__ = ["router"]
 router = ResourceRouter(prefix="/v1/{prefix}/permissions", tags=["permission"])
 
 _TARGETS = ("no database", "no table", "no view", "no function")
+_NOT_ASKED = Failure(
+    "columns without authorization",
+    409,
+    "table sales.orders: a permission on columns needs option 'query-auth.enabled' to be true, or "
+    "readers do not ask which they may select; set it first",
+    "TABLE",
+    "orders",
+)
 
 _Name = Annotated[str | None, Query()]
 
@@ -63,7 +71,11 @@ def list_permissions(
     return ListPermissionsResponse.of(found.map(GrantModel.of))
 
 
-@router.post("/grant", summary="Grant a permission", responses=failures(*_TARGETS, "no column"))
+@router.post(
+    "/grant",
+    summary="Grant a permission",
+    responses=failures(*_TARGETS, "no column", _NOT_ASKED),
+)
 def grant_permission(catalog: CatalogOf, body: GrantModel) -> Empty:
     """It replaces one with the same resource, access and principal, and holds at once.
 
