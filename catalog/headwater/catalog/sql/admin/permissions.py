@@ -20,12 +20,11 @@ from headwater.catalog.model.permissions import (
     check_access,
     check_principal,
 )
-from headwater.catalog.model.policy_rules import QUERY_AUTH
 from headwater.catalog.model.principal import GROUP_PREFIX, Principal, acting_as
 from headwater.catalog.model.rights import Thing, thing_of
 from headwater.catalog.sql.admin.access import SqlAccess
 from headwater.catalog.sql.admin.column_permissions import column_set, columns_document
-from headwater.catalog.sql.admin.policies import asks_for_authorization
+from headwater.catalog.sql.admin.policies import require_asking_readers
 from headwater.catalog.sql.admin.targets import find_object_id, locked_object_id, subject_of
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -38,7 +37,7 @@ from headwater.catalog.sql.queries.index_hint import along
 from headwater.catalog.sql.queries.listing import list_globally
 from headwater.catalog.sql.queries.lookup import latest_schema, lock_branch
 from headwater.catalog.sql.queries.names import check_page
-from headwater.storage.errors import Conflict, Invalid, ResourceType, Unavailable
+from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH
 
 __all__ = ["SqlPermissions"]
@@ -245,13 +244,7 @@ class SqlPermissions:
         known = () if columns.excluded is None else gone
         table = Identifier(grant.target.database or "", grant.target.table or "")
         schema = latest_schema(connection, table_id, table)
-        if not asks_for_authorization(schema):
-            raise Conflict(
-                f"table {table}: a permission on columns needs option '{QUERY_AUTH}' to be true, "
-                "or readers do not ask which they may select; set it first",
-                resource_type=ResourceType.TABLE,
-                resource_name=table.name,
-            )
+        require_asking_readers(table, schema, "a permission on columns", "which they may select")
         schema.columns([name for name in columns.mentioned if name not in known])
 
     def _same(

@@ -43,7 +43,13 @@ from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.predicate.restriction import Restriction
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["SqlPolicies", "refuse_policies_broken_by", "refuse_unasked_readers"]
+__all__ = [
+    "SqlPolicies",
+    "asks_for_authorization",
+    "refuse_policies_broken_by",
+    "refuse_unasked_readers",
+    "require_asking_readers",
+]
 
 
 class SqlPolicies:
@@ -116,13 +122,7 @@ class SqlPolicies:
             table_id = self._locked(connection, identifier)
             _refuse_restricted(connection, table_id, identifier)
             schema = latest_schema(connection, table_id, identifier)
-            if not asks_for_authorization(schema):
-                raise Conflict(
-                    f"table {identifier}: a policy needs option '{QUERY_AUTH}' to be true, or "
-                    "readers do not ask what they may see; set it first",
-                    resource_type=ResourceType.TABLE,
-                    resource_name=identifier.name,
-                )
+            require_asking_readers(identifier, schema, "a policy", "what they may see")
             rule = canonical_policy(policy, schema).rule
             row = {
                 "table_id": table_id,
@@ -304,6 +304,29 @@ def _restriction(
 def asks_for_authorization(schema: TableSchema) -> bool:
     """True if Paimon's clients ask what they may read of a table."""
     return schema.options.get(QUERY_AUTH, "false").lower() == "true"
+
+
+def require_asking_readers(
+    identifier: Identifier, schema: TableSchema, rule: str, question: str
+) -> None:
+    """Refuse a rule about a table whose readers would not ask for it.
+
+    Args:
+        identifier: The table.
+        schema: Its schema.
+        rule: The rule, in words.
+        question: The words for what readers ask.
+
+    Raises:
+        Conflict: The option that makes Paimon's clients ask is not set (TABLE).
+    """
+    if not asks_for_authorization(schema):
+        raise Conflict(
+            f"table {identifier}: {rule} needs option '{QUERY_AUTH}' to be true, or readers do not "
+            f"ask {question}; set it first",
+            resource_type=ResourceType.TABLE,
+            resource_name=identifier.name,
+        )
 
 
 def _refuse_branch(identifier: Identifier) -> None:

@@ -29,7 +29,12 @@ from headwater.catalog.sql.history.snapshot_reads import readable_table, settled
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
 from headwater.catalog.sql.outbox.outbox import Outbox
-from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch
+from headwater.catalog.sql.queries.lookup import (
+    TableRecord,
+    find_snapshot_document,
+    find_table,
+    lock_branch,
+)
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import CorruptData
 from headwater.storage.options import ChangelogProducer, TableOptions
@@ -223,13 +228,7 @@ class SqlConsumers:
         if not 0 < snapshot_id <= record.snapshot_id:
             return None
         with self._context.database.read() as connection:
-            document = connection.execute(
-                select(SnapshotRow.document).where(
-                    SnapshotRow.table_id == record.id,
-                    SnapshotRow.branch == record.branch,
-                    SnapshotRow.snapshot_id == snapshot_id,
-                )
-            ).scalar_one_or_none()
+            document = find_snapshot_document(connection, record.id, record.branch, snapshot_id)
         where = f"snapshot {snapshot_id} of {record.identifier}"
         return None if document is None else Snapshot.from_json(document, where).uuid
 

@@ -34,7 +34,7 @@ from headwater.catalog.sql.database.models import BranchRow, DatabaseRow, Snapsh
 from headwater.catalog.sql.history.branch_history import common_snapshots
 from headwater.catalog.sql.outbox.mirror_files import numbered_files
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.lookup import lock_branch
+from headwater.catalog.sql.queries.lookup import find_snapshot_document, lock_branch
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.files.layout import TableLayout
@@ -252,13 +252,7 @@ def _forget_page(
 
 def _digest(connection: Connection, table_id: str, branch: str, snapshot_id: int) -> str | None:
     """A snapshot's digest, which others of its number do not have; None when there is none."""
-    document = connection.execute(
-        select(SnapshotRow.document).where(
-            SnapshotRow.table_id == table_id,
-            SnapshotRow.branch == branch,
-            SnapshotRow.snapshot_id == snapshot_id,
-        )
-    ).scalar_one_or_none()
+    document = find_snapshot_document(connection, table_id, branch, snapshot_id)
     if document is None:
         return None
     return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()

@@ -21,7 +21,7 @@ from headwater.catalog.sql.history.branch_history import forgotten_up_to
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.index_hint import along
-from headwater.catalog.sql.queries.lookup import TableRecord, read_table
+from headwater.catalog.sql.queries.lookup import TableRecord, find_snapshot_document, read_table
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER
 from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
@@ -180,13 +180,7 @@ class SnapshotReads:
         """True if a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
         record = settled_table(self._context, self._outbox, identifier)
         with self._context.database.read() as connection:
-            document = connection.execute(
-                select(SnapshotRow.document).where(
-                    SnapshotRow.table_id == record.id,
-                    SnapshotRow.branch == record.branch,
-                    SnapshotRow.snapshot_id == snapshot.id,
-                )
-            ).scalar_one_or_none()
+            document = find_snapshot_document(connection, record.id, record.branch, snapshot.id)
         if document is not None:
             where = f"snapshot {snapshot.id} of {identifier}"
             return snapshot.is_same_commit(Snapshot.from_json(document, where))

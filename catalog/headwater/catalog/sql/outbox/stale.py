@@ -13,8 +13,9 @@ from typing import Protocol
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from headwater.catalog.sql.database.models import BranchRow, SnapshotRow
+from headwater.catalog.sql.database.models import BranchRow
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
+from headwater.catalog.sql.queries.lookup import find_snapshot_document
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
@@ -130,13 +131,7 @@ def refuse_overtaken(
 def _own_mark(
     connection: Connection, table_id: str, layout: TableLayout, number: int
 ) -> str | None:
-    document = connection.execute(
-        select(SnapshotRow.document).where(
-            SnapshotRow.table_id == table_id,
-            SnapshotRow.branch == layout.branch,
-            SnapshotRow.snapshot_id == number,
-        )
-    ).scalar_one_or_none()
+    document = find_snapshot_document(connection, table_id, layout.branch, number)
     return None if document is None else _mark_of_text(document.encode(), number)
 
 

@@ -16,6 +16,7 @@ from headwater.catalog.sql.database.models import (
     DatabaseRow,
     OutboxRow,
     SchemaRow,
+    SnapshotRow,
     TableRow,
 )
 from headwater.catalog.sql.database.prepared import Prepared, keyed, numbered, padded
@@ -30,6 +31,7 @@ __all__ = [
     "TableRecord",
     "database_not_found",
     "find_database_id",
+    "find_snapshot_document",
     "find_table",
     "find_tables",
     "has_tables",
@@ -202,6 +204,19 @@ def latest_schema(connection: Connection, table_id: str, identifier: Identifier)
     if document is None:
         raise table_not_found(identifier)
     return TableSchema.from_json(document, f"the schema of {identifier}")
+
+
+def find_snapshot_document(
+    connection: Connection, table_id: str, branch: str, snapshot_id: int
+) -> str | None:
+    """The text of a snapshot in a branch's history, expired or not; None when it is not there."""
+    return connection.execute(
+        select(SnapshotRow.document).where(
+            SnapshotRow.table_id == table_id,
+            SnapshotRow.branch == branch,
+            SnapshotRow.snapshot_id == snapshot_id,
+        )
+    ).scalar_one_or_none()
 
 
 def lock_branch(connection: Connection, table_id: str, branch: str) -> None:

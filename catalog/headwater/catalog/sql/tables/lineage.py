@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import select
-
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import SnapshotRow
-from headwater.catalog.sql.queries.lookup import TableRecord
+from headwater.catalog.sql.queries.lookup import TableRecord, find_snapshot_document
 from headwater.catalog.table.display import time_text
 from headwater.storage.errors import NotFound
 from headwater.storage.maintenance.reachable import delta_entries
@@ -90,13 +87,7 @@ def named_snapshot(snapshot: Snapshot) -> str:
 
 def _known(context: CatalogContext, record: TableRecord, number: int) -> Snapshot | None:
     with context.database.read() as connection:
-        document = connection.execute(
-            select(SnapshotRow.document).where(
-                SnapshotRow.table_id == record.id,
-                SnapshotRow.branch == record.branch,
-                SnapshotRow.snapshot_id == number,
-            )
-        ).scalar_one_or_none()
+        document = find_snapshot_document(connection, record.id, record.branch, number)
     if document is None:
         return None
     return Snapshot.from_json(document, f"snapshot {number} of {record.identifier}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.events import EventType, Subject
@@ -21,7 +21,13 @@ from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import put_snapshot
-from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
+from headwater.catalog.sql.queries.lookup import (
+    TableRecord,
+    find_snapshot_document,
+    find_table,
+    lock_branch,
+    table_busy,
+)
 from headwater.catalog.sql.tables.reconcile_mode import Mode
 from headwater.storage.maintenance.snapshot_check import first_damage
 from headwater.storage.snapshot.files import read_snapshot_file
@@ -118,13 +124,7 @@ class LostSnapshots:
 
     def _document(self, record: TableRecord, number: int) -> str | None:
         with self._context.database.read() as connection:
-            return connection.execute(
-                select(SnapshotRow.document).where(
-                    SnapshotRow.table_id == record.id,
-                    SnapshotRow.branch == record.branch,
-                    SnapshotRow.snapshot_id == number,
-                )
-            ).scalar_one_or_none()
+            return find_snapshot_document(connection, record.id, record.branch, number)
 
     def _write(self, seen: TableRecord, number: int, document: str) -> None:
         def work(connection: Connection) -> None:
