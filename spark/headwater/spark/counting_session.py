@@ -11,6 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.spark.session_copy import SessionCopy
+
 __all__ = ["CountingSession"]
 
 _FILES = "spark.sql.files"
@@ -25,7 +27,7 @@ class CountingSession:
     """
 
     _lock: Lock = field(default_factory=Lock, repr=False)
-    _settings: Any = field(default=None, repr=False)
+    _copies: SessionCopy = field(default_factory=SessionCopy, repr=False)
     _copy: Any = field(default=None, repr=False)
     _frames: OrderedDict[Hashable, DataFrame] = field(default_factory=OrderedDict, repr=False)
 
@@ -39,9 +41,9 @@ class CountingSession:
         """
         session: Any = spark._jsparkSession
         with self._lock:
-            settings = session.conf().getAll()
-            if self._copy is None or not settings.equals(self._settings):
-                self._copy, self._settings = session.cloneSession(), settings
+            copy = self._copies.of(session)
+            if copy is not self._copy:
+                self._copy = copy
                 self._frames.clear()
             own = self._copy.conf()
             own.set(f"{_FILES}.maxPartitionBytes", str(most_bytes))

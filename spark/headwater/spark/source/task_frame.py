@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["task_frame"]
+__all__ = ["TASK_NUMBER", "task_frame"]
+
+TASK_NUMBER = "headwater task"
+"""The column of the numbers of tasks, where they are rows without a size that Spark knows."""
 
 # What Spark adds to the columns of a row when it estimates sizes (``EstimationUtils.scala``).
 _ROW_BYTES = 8
@@ -45,6 +48,6 @@ def task_frame(
         if size <= session.sessionState().conf().autoBroadcastJoinThreshold():
             return frame
     # A range is of numbers, and its columns of rows.
-    rows = numbers.toDF("id")._jdf
+    rows = numbers.toDF(TASK_NUMBER)._jdf
     unsized = session.createDataFrame(rows.javaRDD(), rows.schema())
     return DataFrame(unsized, spark).mapInArrow(work, schema)

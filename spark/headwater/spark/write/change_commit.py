@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -174,9 +175,9 @@ def _inserted(
     rows = with_nested_defaults(rows, table.schema, table.name)
     check_columns(rows, table.storage)
     base = table.pointer.latest()
-    placed = cluster(rows, table.storage)
+    placed = partial(cluster, storage=table.storage)
     retries = WritePlan(table.storage, options.replacement(table.schema)).retries
-    until_no_conflict(retries, lambda: save_frame(session, placed, options))
+    until_no_conflict(retries, lambda: save_frame(session, rows, options, placed))
     return _finished(session, table, change.writer, base)
 
 
@@ -207,13 +208,12 @@ def _write(
             # They meet in no task.
             frame = kept_rows(frame)
             refuse_added_again(frame, storage)
-        placed = cluster_stored(frame, storage, adds=changes.adds)
+        placed = partial(cluster_stored, storage=storage, adds=changes.adds)
+    elif keyed:
+        placed = partial(cluster, storage=storage)
     else:
-        placed = cluster(frame, storage) if keyed else _by_file(frame, table)
-        if evolves:
-            # Old values are read beside the new ones, in the order of the files.
-            placed = placed.sortWithinPartitions(*_PLACES)
-    save_frame(session, placed, options)
+        placed = partial(_by_file, table=table)
+    save_frame(session, frame, options, placed)
 
 
 def _by_file(frame: DataFrame, table: Table) -> DataFrame:
@@ -223,7 +223,11 @@ def _by_file(frame: DataFrame, table: Table) -> DataFrame:
         field.name for field in schema.fields if isinstance(field.type, AtomicType)
     ]
     spread = sf.xxhash64(*[quoted(name) for name in names]) if names else sf.lit(0)
-    return frame.repartition(sf.coalesce(sf.col(FILE_COLUMN), spread.cast("string")))
+    placed = frame.repartition(sf.coalesce(sf.col(FILE_COLUMN), spread.cast("string")))
+    if not schema.table_options.evolves_columns:
+        return placed
+    # Old values are read beside the new ones, in the order of the files.
+    return placed.sortWithinPartitions(*_PLACES)
 
 
 def _finished(

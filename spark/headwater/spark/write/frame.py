@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -119,8 +120,8 @@ def write_frame(
     # Who says what must be unchanged plans anew after a conflict.
     retries = 0 if unchanged_since is not None else plan.retries
     before = table.latest_snapshot()
-    placed = cluster(df, table.storage)
-    until_no_conflict(retries, lambda: save_frame(session, placed, options))
+    placed = partial(cluster, storage=table.storage)
+    until_no_conflict(retries, lambda: save_frame(session, df, options, placed))
     since = SnapshotIdentity.of(before)
     compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
 

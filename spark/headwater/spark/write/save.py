@@ -7,6 +7,7 @@ commit it, each of which loads all that this one has loaded; no task needs them.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -16,22 +17,59 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.options import WriteOptions
 from headwater.spark.session import release_frame
+from headwater.spark.session_copy import SessionCopy
 from headwater.spark.write.change_tasks import ChangeWriter
+from headwater.spark.write.narrow_rows import WideRow, in_copy, with_wide_marked
 from headwater.spark.write.tasks import BatchWriter, task_outcome
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["save_frame"]
 
 
-def save_frame(session: CatalogSession, frame: DataFrame, options: WriteOptions) -> None:
-    """Write a frame, whose rows are where the options say, as one commit.
+def save_frame(
+    session: CatalogSession,
+    df: DataFrame,
+    options: WriteOptions,
+    placed: Callable[[DataFrame], DataFrame],
+) -> None:
+    """Write a frame as one commit.
 
     When a task ends with an error that a repetition would not mend, the others end, too, and what
     all of them wrote is deleted. When Spark gives the job up, their messages are lost, and their
     files stay without a snapshot that names them.
 
+    Args:
+        session: The catalog's.
+        df: The rows.
+        options: The write's.
+        placed: Brings rows to where the options say that they are.
+
     Raises:
         HeadwaterError: As the write's tasks and its commit.
+    """
+    marked = with_wide_marked(df)
+    if marked is not None:
+        try:
+            _save(session, placed(marked), options, session.narrow)
+            return
+        except WideRow:
+            pass
+    _save(session, placed(df), options, None)
+
+
+def _save(
+    session: CatalogSession, frame: DataFrame, options: WriteOptions, copy: SessionCopy | None
+) -> None:
+    """Write rows that are in their places.
+
+    Args:
+        session: The catalog's.
+        frame: The rows.
+        options: The write's.
+        copy: Copies of sessions to run the job in; None is the frame's own session.
+
+    Raises:
+        WideRow: There is a row for which the copy is not made; nothing is written.
     """
     open_table = partial(session.catalog.table, options.table)
     writer = (BatchWriter if options.change is None else ChangeWriter)(options, open_table)
@@ -40,19 +78,23 @@ def save_frame(session: CatalogSession, frame: DataFrame, options: WriteOptions)
     # PySpark looks up each column by its name, in which dots and backquotes have a meaning.
     numbered = frame.toDF(*map(str, range(len(names))))
     outcomes = numbered.mapInArrow(partial(task_outcome, writer, names), "outcome BINARY")
+    if copy is not None:
+        outcomes = in_copy(copy, outcomes)
     try:
         with own_errors():
             rows = outcomes.collect()
     finally:
         release_frame(outcomes)
     messages: list[WriterCommitMessage | None] = []
-    failure: HeadwaterError | None = None
+    failures: list[HeadwaterError | WideRow] = []
     for row in rows:
         message, error = pickle.loads(bytes(row["outcome"]))
         messages.append(message)
-        failure = failure or error
-    if failure is not None:
+        if error is not None:
+            failures.append(error)
+    if failures:
         writer.abort(messages)
-        raise failure
+        # Wide rows may be what the other error is about.
+        raise next((one for one in failures if isinstance(one, WideRow)), failures[0])
     # Spark runs no task for a frame that it knows to be empty.
     writer.commit(messages or [writer.nothing()])

@@ -36,6 +36,7 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.spark.options import WriteOptions
+from headwater.spark.write.narrow_rows import WideRow, named_rows
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
@@ -220,19 +221,19 @@ def task_outcome(
 
     Args:
         writer: The writer, after `plan`.
-        names: The names that the columns of the batches are to have.
+        names: The names of the columns, as for `named_rows`.
         batches: The task's rows.
 
     Returns:
         One row with both, pickled, in the column ``outcome``.
     """
     message: WriterCommitMessage | None = None
-    failure: HeadwaterError | None = None
+    failure: HeadwaterError | WideRow | None = None
     try:
-        message = writer.write(batch.rename_columns(names) for batch in batches)
+        message = writer.write(named_rows(batches, names))
     except Unavailable:
         raise
-    except HeadwaterError as error:
+    except (HeadwaterError, WideRow) as error:
         failure = error
     done = pickle.dumps((message, failure))
     yield pa.record_batch([pa.array([done], pa.binary())], names=["outcome"])

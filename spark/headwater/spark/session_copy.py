@@ -1,0 +1,58 @@
+"""A copy of a Spark session, for work under settings that are not the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+__all__ = ["BATCH_BYTES_SETTING", "NARROW_BATCH_ROWS", "SessionCopy", "narrow_sessions"]
+
+BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+"""Spark's limit of the bytes of a batch of rows for Python workers."""
+NARROW_BATCH_ROWS = 2048
+"""The rows of a batch where Spark counts them alone."""
+_BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# With it Spark asks for no bytes.
+_NO_LIMIT = str((1 << 31) - 1)
+
+
+@dataclass
+class SessionCopy:
+    """A copy of a Spark session, with all its settings and some of its own.
+
+    It is made when it is first asked for, and anew when the session's settings are others, or
+    another session is asked for.
+
+    Attributes:
+        settings: The settings of its own.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+    _session: Any = field(default=None, repr=False)
+    _found: Any = field(default=None, repr=False)
+    _copy: Any = field(default=None, repr=False)
+
+    def of(self, session: Any) -> Any:
+        """The copy of a session, both as the JVM has them."""
+        with self._lock:
+            found = session.conf().getAll()
+            if not (
+                self._copy is not None
+                and session.equals(self._session)
+                and found.equals(self._found)
+            ):
+                copy = session.cloneSession()
+                for key, value in self.settings.items():
+                    copy.conf().set(key, value)
+                self._session, self._found, self._copy = session, found, copy
+            return self._copy
+
+
+def narrow_sessions() -> SessionCopy:
+    """Copies of sessions in which Spark counts the rows of batches and not their bytes."""
+    return SessionCopy(
+        {BATCH_BYTES_SETTING: _NO_LIMIT, _BATCH_ROWS_SETTING: str(NARROW_BATCH_ROWS)}
+    )

@@ -1,0 +1,175 @@
+"""Hand rows to Python workers in batches whose bytes Spark need not count.
+
+Spark asks, after each row, how many bytes its batch has by then, for which it goes through all
+columns (`spark.sql.execution.arrow.maxBytesPerBatch`). That takes longer than to fill the batch.
+A batch of so many rows, none of which is wide, cannot be too large. So the rows of a write go to
+its tasks in a copy of the session that counts rows alone. Wide rows are marked on their way, and
+their values are left out; a task that finds one gives up, and the write starts over in the user's
+session, by Spark's own limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark.sql.types as st
+from pyspark.sql import DataFrame
+
+from headwater.spark.names import quoted
+from headwater.spark.session_copy import BATCH_BYTES_SETTING, NARROW_BATCH_ROWS, SessionCopy
+from headwater.spark.source.task_frame import TASK_NUMBER
+
+__all__ = ["WideRow", "in_copy", "named_rows", "with_wide_marked"]
+
+# Batches of such rows have at most the 64 MiB that Spark would limit them to.
+_NARROW_BYTES = (1 << 26) // NARROW_BATCH_ROWS
+_WIDE = "_headwater_wide"
+# The bytes of a value of any type without a size of its own, at most.
+_FIXED_BYTES = 16
+_FIXED = (
+    st.BooleanType,
+    st.NumericType,
+    st.DateType,
+    st.TimestampType,
+    st.TimestampNTZType,
+    st.DayTimeIntervalType,
+    st.YearMonthIntervalType,
+    st.NullType,
+)
+
+
+class WideRow(Exception):
+    """A row came that is too wide for batches whose bytes nobody counts."""
+
+
+def with_wide_marked(df: DataFrame) -> DataFrame | None:
+    """The rows with one more column, which tells of wide ones, whose values of any size are null.
+
+    Args:
+        df: The rows.
+
+    Returns:
+        None if batches must have Spark's own limit: the width of rows cannot be told, the user has
+        set it, other Python functions take part, or Spark Connect has no copies of sessions.
+    """
+    if getattr(df, "_jdf", None) is None or _has_own_limit(df) or _has_functions(df):
+        return None
+    fixed = 0
+    sized: dict[str, str] = {}
+    for column in df.schema.fields:
+        size = _size(quoted(column.name), column.dataType)
+        if size is None:
+            return None
+        if isinstance(size, int):
+            fixed += size
+        else:
+            sized[column.name] = size
+    if fixed > _NARROW_BYTES // 2:
+        return None
+    names = [quoted(name) for name in df.columns]
+    if not sized:
+        return df.selectExpr(*names, f"FALSE AS {_WIDE}")
+    total = " + ".join(sized.values())
+    marked = df.selectExpr(*names, f"{total} > {_NARROW_BYTES - fixed}L AS {_WIDE}")
+    kept = [
+        f"IF({_WIDE}, NULL, {quoted(name)}) AS {quoted(name)}" if name in sized else quoted(name)
+        for name in df.columns
+    ]
+    return marked.selectExpr(*kept, _WIDE)
+
+
+def in_copy(copy: SessionCopy, frame: DataFrame) -> DataFrame:
+    """A frame as one of its session's copy, to be run there."""
+    jdf: Any = frame._jdf
+    jvm: Any = frame.sparkSession._jvm
+    datasets = jvm.org.apache.spark.sql.classic.Dataset
+    made = datasets.ofRows(copy.of(jdf.sparkSession()), jdf.queryExecution().analyzed())
+    return DataFrame(made, frame.sparkSession)
+
+
+def named_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of a task with the names of their columns.
+
+    Args:
+        batches: The batches.
+        names: The names of a frame's columns. That by which `with_wide_marked` tells is left out.
+
+    Raises:
+        WideRow: A row is marked.
+    """
+    for batch in batches:
+        named = batch.rename_columns(names)
+        if _WIDE in names:
+            if pc.any(named.column(_WIDE)).as_py():
+                raise WideRow
+            named = named.drop_columns(_WIDE)
+        yield named
+
+
+def _size(column: str, kind: st.DataType) -> int | str | None:
+    """The bytes of a value, at most: a number, or what gives it in SQL; None if nothing does."""
+    if isinstance(kind, _FIXED):
+        return _FIXED_BYTES
+    if isinstance(kind, st.StringType | st.CharType | st.VarcharType | st.BinaryType):
+        return f"coalesce(CAST(octet_length({column}) AS BIGINT), 0L)"
+    if isinstance(kind, st.ArrayType):
+        item = _size("", kind.elementType) if _is_fixed(kind.elementType) else None
+        return None if item is None else f"coalesce({item}L * array_size({column}), 0L)"
+    if isinstance(kind, st.StructType) and _is_fixed(kind):
+        return _FIXED_BYTES * (1 + len(kind.fields))
+    return None
+
+
+def _is_fixed(kind: st.DataType) -> bool:
+    if isinstance(kind, st.StructType):
+        return all(isinstance(field.dataType, _FIXED) for field in kind.fields)
+    return isinstance(kind, _FIXED)
+
+
+def _has_own_limit(df: DataFrame) -> bool:
+    jdf: Any = df._jdf
+    return bool(jdf.sparkSession().conf().getAll().contains(BATCH_BYTES_SETTING))
+
+
+def _has_functions(df: DataFrame) -> bool:
+    """True if Python functions may take part that are given rows of any width."""
+    jdf: Any = df._jdf
+    jvm: Any = df.sparkSession._jvm
+    plan = jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        # Nothing tells how its rows are made, unless they are the numbers of tasks.
+        if _class_name(leaf) == "LogicalRDD" and _column_names(leaf) != [TASK_NUMBER]:
+            return True
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return bool(plan.containsPattern(pattern)) and _gives_rows(plan, pattern)
+
+
+def _gives_rows(plan: Any, pattern: Any) -> bool:
+    """True if a function in a plan is given more than the numbers of tasks."""
+    children = plan.children()
+    below = [children.apply(at) for at in range(children.size())]
+    if _class_name(plan) == "MapInArrow" and _output_types(below[0]) == ["long"]:
+        return bool(below[0].containsPattern(pattern)) and _gives_rows(below[0], pattern)
+    expressions = plan.expressions()
+    if any(expressions.apply(at).containsPattern(pattern) for at in range(expressions.size())):
+        return True
+    return any(child.containsPattern(pattern) and _gives_rows(child, pattern) for child in below)
+
+
+def _class_name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _column_names(plan: Any) -> list[str]:
+    output = plan.output()
+    return [str(output.apply(at).name()) for at in range(output.size())]
+
+
+def _output_types(plan: Any) -> list[str]:
+    output = plan.output()
+    return [str(output.apply(at).dataType().typeName()) for at in range(output.size())]
