@@ -9,11 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headwater.storage.maintenance.partition_expiry import (
-    PartitionRetention,
-    local_time,
-    partition_texts,
-)
+from headwater.storage.maintenance.partition_expiry import PartitionRetention, local_time
+from headwater.storage.rows.partition import partition_texts
 from headwater.storage.scan.chain import chain_places
 from headwater.storage.schema.chain import Chain
 from headwater.storage.table_storage import TableStorage

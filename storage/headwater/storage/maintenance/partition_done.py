@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.maintenance.partition_expiry import local_time, partition_updates
-from headwater.storage.maintenance.partition_times import PartitionTimes
 from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.rows.partition import partition_spec
+from headwater.storage.rows.partition_times import PartitionTimes
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

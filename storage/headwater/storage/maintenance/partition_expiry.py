@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headwater.storage.maintenance.partition_times import PartitionTimes
 from headwater.storage.manifest.data_file import epoch_millis
 from headwater.storage.options.lifecycle_options import ExpirationStrategy, LifecycleOptions
-from headwater.storage.rows.partition import partition_spec, partition_values
+from headwater.storage.rows.partition import partition_spec, partition_texts
+from headwater.storage.rows.partition_times import PartitionTimes
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -23,7 +23,6 @@ __all__ = [
     "PartitionRetention",
     "expired_partitions",
     "local_time",
-    "partition_texts",
     "partition_updates",
     "past_partitions",
 ]
@@ -148,13 +147,3 @@ def past_partitions(storage: TableStorage, partitions: Iterable[bytes]) -> froze
     oldest = local_time(storage, storage.runtime.earliest_millis() - retention.millis)
     times = {each: retention.times.time(partition_texts(storage, each)) for each in set(partitions)}
     return frozenset(each for each, time in times.items() if time is not None and time < oldest)
-
-
-def partition_texts(storage: TableStorage, partition: bytes) -> dict[str, str | None]:
-    """Each value's text as in its directory's name; None where the value is null."""
-    values = partition_values(storage, partition)
-    spec = partition_spec(storage, partition)
-    return {
-        name: None if value is None else text
-        for (name, text), value in zip(spec, values, strict=True)
-    }

@@ -18,6 +18,7 @@ __all__ = [
     "bucket_directory",
     "directory_of_values",
     "partition_spec",
+    "partition_texts",
     "partition_values",
     "static_partition",
 ]
@@ -40,6 +41,16 @@ def _spec(storage: TableStorage, values: Sequence[StorageValue]) -> tuple[tuple[
         (field.name, partition_text(value, field, options))
         for field, value in zip(fields, values, strict=True)
     )
+
+
+def partition_texts(storage: TableStorage, partition: bytes) -> dict[str, str | None]:
+    """Each value's text as in its directory's name; None where the value is null."""
+    values = partition_values(storage, partition)
+    spec = partition_spec(storage, partition)
+    return {
+        name: None if value is None else text
+        for (name, text), value in zip(spec, values, strict=True)
+    }
 
 
 def bucket_directory(storage: TableStorage, partition: bytes, bucket: int) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from headwater.storage.errors import Invalid
-from headwater.storage.maintenance.partition_times import PartitionTimes
+from headwater.storage.rows.partition_times import PartitionTimes
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,9 @@ from headwater.storage.maintenance.partition_times import PartitionTimes
         (None, None, ["19723"], None),
         (None, None, ["today"], None),
         (None, None, [None], None),
-        ("$a", None, ["2023-01-01", None], None),
+        ("$b", None, ["2023-01-01", None], None),
+        ("$a", None, ["2023-01-01", None], datetime(2023, 1, 1)),
+        ("$a", None, ["$b", "2023-01-01"], None),
         (None, None, ["2023-01-01", None], datetime(2023, 1, 1)),
         (None, None, ["99999-01-01"], None),
     ],
@@ -43,6 +45,12 @@ def test_values_are_read_as_paimon_reads_them(
 ) -> None:
     named = dict(zip("ab", values, strict=False))
     assert PartitionTimes(pattern, formatter).time(named) == expected
+
+
+def test_the_longest_name_in_a_pattern_counts() -> None:
+    values = {"dt": "2023-01-01", "dt1": "2024-02-02"}
+    assert PartitionTimes("$dt1").time(values) == datetime(2024, 2, 2)
+    assert PartitionTimes("$dt").time(values) == datetime(2023, 1, 1)
 
 
 @pytest.mark.parametrize("formatter", ["yyyyMMdd[HH]", "EEE yyyyMMdd", "yyyyMM", "yyyyMMdd yyyy"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -57,13 +57,9 @@ class PartitionTimes:
         Raises:
             Invalid: The formatter is not one that Headwater reads.
         """
-        names: Sequence[str] = list(values) if self.pattern is not None else list(values)[:1]
-        text = "$" + names[0] if self.pattern is None else self.pattern
-        for name in names:
-            value = values[name]
-            if value is None:
-                return None
-            text = text.replace(f"${name}", value)
+        text = next(iter(values.values())) if self.pattern is None else self._filled(values)
+        if text is None:
+            return None
         match = self._expression.fullmatch(text)
         if match is None:
             return None
@@ -72,6 +68,20 @@ class PartitionTimes:
             return _lenient(parts) if self.formatter is None else _smart(parts)
         except (ValueError, OverflowError):
             return None
+
+    def _filled(self, values: Mapping[str, str | None]) -> str | None:
+        """The pattern with values in the places of names; None if one of them is null."""
+        assert self.pattern is not None
+        # A name may begin with another's: $dt1 is not $dt.
+        names = sorted(values, key=len, reverse=True)
+        places = re.compile(r"\$(" + "|".join(map(re.escape, names)) + ")")
+        parts: list[str] = []
+        for number, part in enumerate(places.split(self.pattern)):
+            filled = values[part] if number % 2 else part
+            if filled is None:
+                return None
+            parts.append(filled)
+        return "".join(parts)
 
     @cached_property
     def _expression(self) -> re.Pattern[str]:
