@@ -68,6 +68,41 @@ def test_partitions_go_when_their_time_is_over(lake: Lake, clock: Clock) -> None
     assert days(table) == ["2026-01-04", "2027-01-01", "soon"]
 
 
+@pytest.mark.parametrize("bucket", ["-1", "2", "-2"])
+def test_rows_of_partitions_that_are_no_time_can_be_refused(lake: Lake, bucket: str) -> None:
+    table = lake.create_table(
+        "sales.hourly",
+        COLUMNS,
+        primary_keys=["dt", "hour", "id"],
+        partition_keys=["dt", "hour"],
+        options={
+            "bucket": bucket,
+            "partition.timestamp-format.strict": "true",
+            "partition.timestamp-formatter": "yyyyMMdd HH",
+            "partition.timestamp-pattern": "$dt $hour",
+        },
+    )
+    table.write(pa.table({"id": [1, 2], "dt": ["20260101"] * 2, "hour": [10, 11]}))
+    wrong = pa.table({"id": [1, 2], "dt": ["20260102", "20260102"], "hour": [12, 24]})
+    for write in (table.write, table.overwrite):
+        with pytest.raises(Invalid, match="partition dt=20260102,hour=24 is no time in the form"):
+            write(wrong)
+    assert len(table.snapshots()) == 1
+    # What got in before can be compacted and deleted.
+    table.with_options({"partition.timestamp-format.strict": "false"}).write(wrong)
+    table.compact()
+    table.delete("hour = 24")
+    assert sorted(table.scan(columns=["hour"]).to_arrow()["hour"].to_pylist()) == [10, 11, 12]
+    loose = lake.create_table(
+        "sales.loose",
+        COLUMNS,
+        partition_keys=["dt"],
+        options={"partition.timestamp-format.strict": "true"},
+    )
+    loose.write(pa.table({"id": [1], "dt": ["any"], "hour": [1]}))
+    assert days(loose) == ["any"]
+
+
 def test_the_oldest_go_first_and_some_a_commit(lake: Lake, clock: Clock) -> None:
     table = daily(
         lake,

@@ -143,6 +143,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("partition.timestamp-pattern", "how a partition's values become a time"),
     _honoured("partition.timestamp-formatter", "the form of that time"),
     _honoured(
+        "partition.timestamp-format.strict",
+        "whether rows are refused whose partition's values do not have that form",
+    ),
+    _honoured(
         "partition.idle-time-to-done", "how long after its last rows a partition is complete"
     ),
     _honoured("partition.time-interval", "the time that a partition stands for"),

@@ -214,11 +214,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "readers of the table as Iceberg would not see what is written",
     ),
     _no_writes(
-        "partition.timestamp-format.strict",
-        "whether partition values must be times in the table's form",
-        _FALSE,
-    ),
-    _no_writes(
         "commit.strict-mode.last-safe-snapshot",
         "the snapshot after which other writers' commits abort this one's",
         _UNSET,

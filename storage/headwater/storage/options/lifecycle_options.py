@@ -138,6 +138,11 @@ class LifecycleOptions(TableOptions):
         return self._duration("partition.time-interval")
 
     @property
+    def is_partition_form_strict(self) -> bool:
+        """True if rows are refused whose partition's values are no time in the table's form."""
+        return self._boolean("partition.timestamp-format.strict", False)
+
+    @property
     def done_actions(self) -> tuple[DoneAction, ...]:
         """The ways to tell that a partition is complete."""
         key = "partition.mark-done-action"

@@ -37,6 +37,7 @@ from headwater.storage.write.assign.postponed import postponed_file_prefix, post
 from headwater.storage.write.blob_table_writer import BlobTableWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
+from headwater.storage.write.partition_form import PartitionForm
 
 __all__ = ["CommitMessage", "SequenceNumbers", "TableWriter"]
 
@@ -146,6 +147,7 @@ class TableWriter:
         self._checked = checked_snapshot
         self._keeps_row_ids = keeps_row_ids
         self._has_blobs = bool(columns_in_blob_files(storage.schema))
+        self._partition_form = PartitionForm.of(storage)
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
         self._postponed_prefix = postponed_file_prefix(storage)
@@ -184,7 +186,8 @@ class TableWriter:
                 column ``_ROW_KIND`` holds the rows' kinds.
             row_kinds: The rows' kinds instead: ``+I``, ``-U``, ``+U``, ``-D``, or 0 to 3 in that
                 order. Without any (and without ``rowkind.field``) every row is added.
-            keeps_nulls: The rows are the table's own: nulls do not become default values.
+            keeps_nulls: The rows are the table's own: nulls do not become default values, and
+                partitions are what they are.
             row_ids: The rows' ids, to a writer of rows that keep theirs.
 
         Raises:
@@ -201,6 +204,8 @@ class TableWriter:
             self._storage.runtime.time_zone,
             keeps_nulls=keeps_nulls,
         )
+        if self._partition_form is not None and not keeps_nulls:
+            self._partition_form.check(rows)
         if kinds is not None:
             rows = self._with_kinds(rows, kinds)
         elif self._keyed:
