@@ -275,6 +275,11 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("commit.min-retry-wait", "the wait before the first of these"),
     _honoured("commit.max-retry-wait", "the longest wait between them"),
     _honoured("commit.timeout", "the time after which a commit is not tried again"),
+    _honoured(
+        "commit.strict-mode.last-safe-snapshot",
+        "the snapshot after which other users' compactions and overwrites of a partition refuse "
+        "commits to it, and their new rows overwrites",
+    ),
     _honoured("snapshot.num-retained.min", "how many snapshots expiry keeps at least"),
     _honoured("snapshot.num-retained.max", "how many it keeps at most"),
     _honoured("snapshot.time-retained", "how long it keeps a snapshot"),

@@ -213,11 +213,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         one_of("disabled"),
         "readers of the table as Iceberg would not see what is written",
     ),
-    _no_writes(
-        "commit.strict-mode.last-safe-snapshot",
-        "the snapshot after which other writers' commits abort this one's",
-        _UNSET,
-    ),
     *(
         _no_writes(
             f"pk-{kind}.index.columns",

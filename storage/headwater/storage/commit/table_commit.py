@@ -34,6 +34,7 @@ from headwater.storage.commit.message_files import (
 from headwater.storage.commit.new_snapshot import new_snapshot
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
 from headwater.storage.commit.row_ids import assign_row_ids
+from headwater.storage.commit.strict_mode import StrictMode
 from headwater.storage.errors import (
     Conflict,
     CorruptData,
@@ -77,6 +78,7 @@ class TableCommit:
         self._user = commit_user
         self._options = storage.schema.table_options
         self._own = OwnHistory(storage, pointer, commit_user)
+        self._strict = StrictMode.of(storage, commit_user)
         self._chain = ChainCommits.of(storage, pointer)
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
@@ -331,6 +333,8 @@ class TableCommit:
                     snapshot = None
                 if snapshot is not None:
                     self._own.add(snapshot)
+                    if self._strict is not None:
+                        self._strict.add(snapshot)
                     if attempt.late_rows is not None:
                         attempt.late_rows.delete_replaced()
                     self._follow(snapshot, attempt)
@@ -385,6 +389,8 @@ class TableCommit:
         delta = attempt.changes(base)
         if self._chain is not None:
             self._chain.check(attempt.kind, base, delta)
+        if self._strict is not None:
+            self._strict.check(attempt, base, delta)
         unseen = check_fit(self._storage, attempt, base, delta, schema)
         if attempt.late_rows is not None and unseen:
             delta = attempt.late_rows.renumbered(delta, unseen)

@@ -191,6 +191,20 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return self._integer("commit.max-retries", 10)
 
     @property
+    def last_safe_snapshot(self) -> int | None:
+        """The snapshot after which what others commit may refuse a commit; None is none.
+
+        -1 is the last one before a user's first commit.
+        """
+        key = "commit.strict-mode.last-safe-snapshot"
+        if not self.raw.get(key, "").strip():
+            return None
+        value = self._integer(key, 0)
+        if value < -1:
+            raise Invalid(f"option '{key}' must be a snapshot, 0 or -1, not {value}")
+        return value
+
+    @property
     def sorted_run_trigger(self) -> int:
         """Sorted runs of a bucket at which compaction is due."""
         return self._integer("num-sorted-run.compaction-trigger", 5)

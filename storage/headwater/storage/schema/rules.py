@@ -265,6 +265,7 @@ def _check_options(schema: TableSchema) -> None:
         options.thin_mode,
         options.split_target_size,
         options.manifest_target_file_size,
+        options.last_safe_snapshot,
     )
     _check_upkeep(LifecycleOptions(schema.options))
     check_chain(schema)
