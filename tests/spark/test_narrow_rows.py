@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.udtf import UserDefinedTableFunction
 from tests.spark.conftest import Numbered, data_files, named_files, rows
 
 from headwater.spark import SparkLake
@@ -25,6 +26,14 @@ KEYED = (
 
 def upper(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
+
+
+class Twice:
+    def eval(self, number: int) -> Iterator[tuple[int]]:
+        yield (2 * number,)
+
+
+twice = UserDefinedTableFunction(Twice, returnType="twice BIGINT")
 
 
 def marked(df: DataFrame) -> DataFrame:
@@ -55,9 +64,10 @@ def test_wide_rows_are_marked_and_their_values_left_out(spark: SparkSession) -> 
         lambda df: df.mapInArrow(upper, df.schema),
         lambda df: df.withColumn("name", sf.array("name")),
         lambda df: df.localCheckpoint(),
+        lambda df: df.lateralJoin(twice(sf.col("id").outer())),
         lambda df: df.where(sf.udf(lambda name: name != "x", "boolean")("name")),
     ],
-    ids=["function", "list of text", "rows of elsewhere", "udf"],
+    ids=["function", "list of text", "rows of elsewhere", "table function", "udf"],
 )
 def test_spark_measures_where_rows_may_be_wide_unseen(numbered: Numbered, change: object) -> None:
     assert callable(change)
@@ -72,6 +82,13 @@ def test_the_limit_of_a_user_holds(spark: SparkSession, numbered: Numbered) -> N
     finally:
         spark.conf.unset(name)
     assert with_wide_marked(numbered(0, 5)) is not None
+
+
+def test_who_observes_the_rows_is_told(lake: SparkLake, numbered: Numbered) -> None:
+    lake.sql(KEYED)
+    seen = Observation()
+    lake.write(numbered(0, 20).observe(seen, sf.count("*").alias("rows")), "db.t")
+    assert seen.get["rows"] >= 20
 
 
 def test_tables_are_rows_whose_width_is_seen(lake: SparkLake, numbered: Numbered) -> None:

@@ -52,10 +52,11 @@ def with_wide_marked(df: DataFrame) -> DataFrame | None:
         df: The rows.
 
     Returns:
-        None if batches must have Spark's own limit: the width of rows cannot be told, the user has
-        set it, other Python functions take part, or Spark Connect has no copies of sessions.
+        None if the rows are for the user's session, with Spark's limit of a batch: their width
+        cannot be told, the user has set the limit, other Python functions take part, somebody
+        observes the rows, or Spark Connect has no copies of sessions.
     """
-    if getattr(df, "_jdf", None) is None or _has_own_limit(df) or _has_functions(df):
+    if getattr(df, "_jdf", None) is None or _has_own_limit(df) or _is_the_users(df):
         return None
     fixed = 0
     sized: dict[str, str] = {}
@@ -134,31 +135,41 @@ def _has_own_limit(df: DataFrame) -> bool:
     return bool(jdf.sparkSession().conf().getAll().contains(BATCH_BYTES_SETTING))
 
 
-def _has_functions(df: DataFrame) -> bool:
-    """True if Python functions may take part that are given rows of any width."""
+def _is_the_users(df: DataFrame) -> bool:
+    """True if rows are to be computed in their own session.
+
+    Python functions may take part in it that are given rows of any width, or who observes the rows
+    waits for that session to say what it saw.
+    """
     jdf: Any = df._jdf
     jvm: Any = df.sparkSession._jvm
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     plan = jdf.queryExecution().analyzed()
+    # Table functions are given the rows of lateral joins.
+    for pattern in (patterns.COLLECT_METRICS(), patterns.LATERAL_JOIN()):
+        if plan.containsPattern(pattern):
+            return True
     leaves = plan.collectLeaves()
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
         # Nothing tells how its rows are made, unless they are the numbers of tasks.
         if _class_name(leaf) == "LogicalRDD" and _column_names(leaf) != [TASK_NUMBER]:
             return True
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
-    return bool(plan.containsPattern(pattern)) and _gives_rows(plan, pattern)
+    return _runs_functions(plan, patterns.PYTHON_UDF())
 
 
-def _gives_rows(plan: Any, pattern: Any) -> bool:
-    """True if a function in a plan is given more than the numbers of tasks."""
+def _runs_functions(plan: Any, pattern: Any) -> bool:
+    """True if a plan has a function that is given more than the numbers of tasks."""
+    if not plan.containsPattern(pattern):
+        return False
     children = plan.children()
     below = [children.apply(at) for at in range(children.size())]
     if _class_name(plan) == "MapInArrow" and _output_types(below[0]) == ["long"]:
-        return bool(below[0].containsPattern(pattern)) and _gives_rows(below[0], pattern)
+        return _runs_functions(below[0], pattern)
     expressions = plan.expressions()
     if any(expressions.apply(at).containsPattern(pattern) for at in range(expressions.size())):
         return True
-    return any(child.containsPattern(pattern) and _gives_rows(child, pattern) for child in below)
+    return any(_runs_functions(child, pattern) for child in below)
 
 
 def _class_name(node: Any) -> str:
