@@ -49,7 +49,7 @@ _MOST_FIRST_ROWS = 4096
 _LEAST_ROWS = 64
 # Bytes of a row, uncompressed, at which a text column is nearly all numbers of the values in its
 # dictionary: a value by itself takes 4 and more.
-_MOST_CODE_BYTES = 2
+_MOST_CODE_BYTES = 3.5
 # In smaller files nothing is gained.
 _LEAST_TEXT_ROWS = 4096
 # Bytes of each column that are read of a local file at a time.
