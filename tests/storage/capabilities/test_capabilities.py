@@ -141,6 +141,8 @@ USES: Mapping[Operation, Callable[[Table], object]] = {
 VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket": "-2",
           "file.format": "csv",
           "file.format.per.level": "0:parquet,1:csv"}  # fmt: skip
+# Options with which alone it is refused.
+BESIDE = {"sequence.snapshot-ordering": {"bucket": "-2"}}
 
 REFUSED = {
     f"{option.key}-{operation.name}-{'keyed' if refusal.keyed is not False else 'plain'}": (
@@ -159,7 +161,7 @@ def test_what_the_table_refuses_is_refused_by_its_name(
     for key in (option.key.replace("<column>", "n"), *option.aliases):
         boolean = any("`false`" in refusal.unless.text for refusal in option.refusals)
         value = VALUES.get(key, "true" if boolean else "other")
-        table = tables[keyed].with_options({key: value})
+        table = tables[keyed].with_options({key: value, **BESIDE.get(key, {})})
         with pytest.raises(Unsupported, match=re.escape(f"{key}={value}")):
             USES[operation](table)
 

@@ -771,7 +771,7 @@ def test_unknown_columns_and_formats_are_refused(new_table: _NewTable) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("sequence.snapshot-ordering", "true"), ("pk-clustering-override", "true")],
+    [("branch", "other"), ("pk-clustering-override", "true")],
 )
 def test_tables_that_would_be_read_wrongly_are_refused(
     new_table: _NewTable, option: str, value: str

@@ -405,7 +405,7 @@ def test_messages_pickle(new_table: NewTable) -> None:
     [
         ("file.format", "csv"),
         ("pk-clustering-override", "true"),
-        ("write.sequence-number-init-mode", "snapshot"),
+        ("metadata.iceberg.storage", "table-location"),
     ],
 )
 def test_options_that_are_not_followed_are_refused(

@@ -64,6 +64,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "without a primary key, the columns by which each INSERT of Spark is a merge",
     ),
     _honoured("sequence.field.sort-order", "whether the greatest or the smallest wins"),
+    _honoured(
+        "write.sequence-number-init-mode",
+        "whether snapshots tell the greatest sequence number, from which others' writers go on",
+    ),
     _honoured("rowkind.field", "the column that holds each row's kind"),
     _honoured(
         "ignore-delete",

@@ -106,7 +106,20 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         is_honoured=True,
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
-    _never("sequence.snapshot-ordering", "whether the later commit wins, whatever was written"),
+    Option(
+        "sequence.snapshot-ordering",
+        "whether of rows of one key the one in the later snapshot wins",
+        is_honoured=True,
+        refusals=(
+            Refusal(
+                ALL,
+                _FALSE,
+                "rows that wait for buckets get numbers when a compaction brings them there",
+                keyed=True,
+                unless_option=("bucket", numbers_from(-1)),
+            ),
+        ),
+    ),
     _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
     _never(
         "fields.<column>.map.storage-layout",
@@ -201,12 +214,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         ),
     ),
     _no_writes("type", "what the table is made of", one_of("table")),
-    _no_writes(
-        "write.sequence-number-init-mode",
-        "where writers find the last sequence number",
-        one_of("scan"),
-        "snapshots would lack the number that other writers look for",
-    ),
     _no_writes(
         "metadata.iceberg.storage",
         "where Iceberg's metadata of the table is written",

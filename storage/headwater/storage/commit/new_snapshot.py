@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from headwater.storage.commit.attempt import Attempt
 from headwater.storage.commit.entries import record_count
+from headwater.storage.commit.sequence_numbers import with_greatest_number
 from headwater.storage.commit.writer_version import writer_version
 from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -50,6 +51,9 @@ def new_snapshot(
     changed = record_count(delta)
     marks = [attempt.watermark, None if base is None else base.watermark]
     known_marks = [mark for mark in marks if mark is not None]
+    properties: dict[str, Json] = dict(
+        with_greatest_number(storage, attempt.properties, base, delta)
+    )
     statistics = attempt.statistics
     if statistics is None and base is not None and base.schema_id == schema_id:
         statistics = base.statistics
@@ -75,7 +79,7 @@ def new_snapshot(
         "changelogRecordCount": record_count(attempt.changelog) if attempt.changelog else None,
         "watermark": max(known_marks) if known_marks else None,
         "statistics": statistics,
-        "properties": dict(attempt.properties) or None,
+        "properties": properties or None,
         "nextRowId": next_row_id,
     }
     return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})

@@ -34,6 +34,7 @@ from headwater.storage.commit.message_files import (
 from headwater.storage.commit.new_snapshot import new_snapshot
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER, CommittedUpTo, OwnHistory
 from headwater.storage.commit.row_ids import assign_row_ids
+from headwater.storage.commit.sequence_numbers import numbered_by_snapshot
 from headwater.storage.commit.strict_mode import StrictMode
 from headwater.storage.errors import (
     Conflict,
@@ -153,7 +154,11 @@ class TableCommit:
         changes = added or compacted
         # A deletion is refused, and an overwrite replaces the others' rows.
         is_late_possible = bool(
-            added and kind is None and unchanged_since is None and self._storage.schema.primary_keys
+            added
+            and kind is None
+            and unchanged_since is None
+            and self._storage.schema.primary_keys
+            and not self._options.orders_by_snapshot
         )
         return self._commit(
             Attempt(
@@ -396,6 +401,7 @@ class TableCommit:
             delta = attempt.late_rows.renumbered(delta, unseen)
             attempt.changes = lambda _: delta
         delta, next_row_id = assign_row_ids(self._options, base, delta)
+        delta = numbered_by_snapshot(self._options, base, attempt.kind, delta)
         before = [] if base is None else manifests_of(self._storage, base)
         merged = merge_manifests(self._storage, before)
         known = {manifest.file_name for manifest in before}

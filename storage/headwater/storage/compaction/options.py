@@ -19,14 +19,6 @@ class CompactionOptions(TableOptions):
     """A table's option map, typed, as compactions need it."""
 
     @property
-    def write_only(self) -> bool:
-        """True if writers leave compaction to others."""
-        for key in ("write-only", "write.compaction-skip"):
-            if key in self.raw:
-                return self._boolean(key, False)
-        return False
-
-    @property
     def sorted_run_stop_trigger(self) -> int:
         """Sorted runs of a bucket beyond which a writer must not leave it uncompacted."""
         trigger = self.sorted_run_trigger

@@ -91,6 +91,24 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return tuple(name.strip() for name in text.split(",") if name.strip())
 
     @property
+    def orders_by_snapshot(self) -> bool:
+        """True if of rows of one key the one in the later snapshot is newer, whatever its number.
+
+        Rows of files that a compaction wrote have the snapshot's id as their number; rows of others
+        have their file's, in which it takes the place of those that the writer gave.
+        """
+        return self._boolean("sequence.snapshot-ordering", False)
+
+    @property
+    def tells_greatest_sequence(self) -> bool:
+        """True if snapshots tell the greatest sequence number, where writers look for it."""
+        key = "write.sequence-number-init-mode"
+        text = self.raw.get(key, "scan").strip().lower()
+        if text not in ("scan", "snapshot"):
+            raise Invalid(f"option '{key}' must be scan or snapshot, not '{text}'")
+        return text == "snapshot"
+
+    @property
     def upsert_keys(self) -> tuple[str, ...]:
         """The columns by which added rows take the place of others, without a primary key."""
         text = self.raw.get("upsert-key", "")
@@ -128,6 +146,14 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
     def write_buffer_size(self) -> int:
         """Bytes of rows that a writer holds before it writes files."""
         return parse_bytes(self.raw.get("write-buffer-size", "256 mb"), "write-buffer-size")
+
+    @property
+    def write_only(self) -> bool:
+        """True if writers leave compaction to others."""
+        for key in ("write-only", "write.compaction-skip"):
+            if key in self.raw:
+                return self._boolean(key, False)
+        return False
 
     @property
     def dynamic_partition_overwrite(self) -> bool:

@@ -19,7 +19,7 @@ from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.file_index.data_file import file_indexes_of
 from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.index.live_rows import LiveRows
-from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.predicate.filter import (
     ColumnRange,
     Predicate,
@@ -62,6 +62,18 @@ def missing_columns(file: DataFile, schema: TableSchema) -> list[str]:
         return []
     present = {*file.write_cols, *schema.partition_keys}
     return [field.name for field in schema.fields if field.name not in present]
+
+
+def _number_of_all(schema: TableSchema, file: DataFile, path: str) -> int | None:
+    """The sequence number of all rows of a file, if it is that of the snapshot that added them."""
+    if not schema.table_options.orders_by_snapshot or not schema.primary_keys:
+        return None
+    if file.file_source is None:
+        raise Unsupported(
+            f"file {path}: its manifest does not say if a compaction wrote it, without which "
+            "'sequence.snapshot-ordering' cannot be followed; write the rows to a new table"
+        )
+    return file.min_sequence_number if file.file_source is FileSource.APPEND else None
 
 
 class PartitionColumns:
@@ -130,6 +142,7 @@ class DataFileReader:
             )
         self._format = format_of_file(path)
         self._file = file
+        self._number_of_all = _number_of_all(storage.schema, file, path)
         self._tracked = TrackedRows(file, path)
         # The predicate, by its identity: a reader is asked by one.
         self._selected: tuple[int, bool, RowSelection | None] | None = None
@@ -368,6 +381,8 @@ class DataFileReader:
         tracked = self._present.tracking_fields.get(name)
         if tracked is not None:
             return StoredColumn(tracked, self._tracked.stored(name))
+        if name == SEQUENCE_FIELD.name and self._number_of_all is not None:
+            return StoredColumn(SEQUENCE_FIELD, None)
         if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
         found = stored_column(self._present.column(name), self._schema, self._present)
@@ -401,6 +416,8 @@ class DataFileReader:
     def _column(self, source: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
         if source.wanted.name in self._partition.values:
             return self._partition.column(source.wanted, batch.num_rows)
+        if source.wanted is SEQUENCE_FIELD and source.stored is None:
+            return pa.repeat(pa.scalar(self._number_of_all, pa.int64()), batch.num_rows)
         column = None if source.stored is None else batch.column(source.stored.name)
         if source.wanted.name in self._present.tracking_fields:
             positions = batch.column(batch.num_columns - 1)

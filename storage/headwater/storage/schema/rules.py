@@ -218,6 +218,8 @@ def _check_options(schema: TableSchema) -> None:
                 f"sequence.field column '{name}' must not have an aggregate function: it keeps "
                 "its newest value"
             )
+    if options.orders_by_snapshot:
+        _check_snapshot_order(schema)
     if options.merge_engine is MergeEngine.FIRST_ROW:
         _check_first_row(options)
     if options.merge_engine is MergeEngine.PARTIAL_UPDATE and schema.primary_keys:
@@ -266,9 +268,24 @@ def _check_options(schema: TableSchema) -> None:
         options.split_target_size,
         options.manifest_target_file_size,
         options.last_safe_snapshot,
+        options.tells_greatest_sequence,
     )
     _check_upkeep(LifecycleOptions(schema.options))
     check_chain(schema)
+
+
+def _check_snapshot_order(schema: TableSchema) -> None:
+    """The rules of ``SchemaValidation.validateSnapshotSequenceOrdering``; raises Invalid."""
+    key = "'sequence.snapshot-ordering'"
+    if not schema.primary_keys:
+        raise Invalid(f"{key} needs a primary key: it orders rows of one key")
+    if schema.table_options.sequence_fields:
+        raise Invalid(f"{key} and 'sequence.field' exclude each other: set one of them")
+    if not schema.table_options.write_only:
+        raise Invalid(
+            f"{key} needs 'write-only' = 'true': writers of other engines would compact rows that "
+            "have no snapshot yet"
+        )
 
 
 def _check_upkeep(options: LifecycleOptions) -> None:
