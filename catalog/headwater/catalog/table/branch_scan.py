@@ -14,13 +14,13 @@ from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.partitions import partitions_with_rows
 from headwater.storage.scan.split import ScanPlan, Split
-from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
-from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS, chain_of
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType
 
-__all__ = ["BranchScan", "check_alike"]
+__all__ = ["BranchScan", "check_alike", "reads_branches"]
 
 
 class BranchScan(Scan):
@@ -116,6 +116,13 @@ def _common_schema(own: TableStorage, other: TableStorage) -> TableSchema:
         for field, also in zip(mine.fields, theirs.fields, strict=True)
     )
     return replace(mine, fields=fields)
+
+
+def reads_branches(storage: TableStorage) -> bool:
+    """True if a read of a table is of other branches, too; raises Invalid if options contradict."""
+    branch, schema = storage.layout.branch, storage.schema
+    both = other_branch(storage.name, branch, schema), chain_of(branch, schema)
+    return any(each is not None for each in both)
 
 
 def check_alike(own: TableStorage, other: TableStorage, options: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
-from headwater.catalog.table.branch_scan import BranchScan
+from headwater.catalog.table.branch_scan import BranchScan, reads_branches
 from headwater.catalog.table.chain_scan import ChainScan
 from headwater.catalog.table.files import FileInfo, list_files, partitions_of
 from headwater.catalog.table.history import TableHistory, millis_of
@@ -336,7 +336,7 @@ class ReadableTable(TableHistory):
         snapshot = None
         if told.snapshot_id is not None:
             snapshot = self.snapshot(told.snapshot_id)
-            if not self._reads_branches:
+            if not reads_branches(self._storage):
                 served = served.pinned(snapshot.id, storage.schema.id, told.policies)
         return ServedScan(served, storage, snapshot, columns, self._predicate(where, storage))
 
@@ -430,13 +430,6 @@ class ReadableTable(TableHistory):
         for partition in chained(*sources):
             found.setdefault(partition.name, partition)
         return sorted(found.values(), key=lambda partition: partition.name)
-
-    @property
-    def _reads_branches(self) -> bool:
-        """True if a read of the table is of other branches, too."""
-        branch = self._storage.layout.branch
-        both = other_branch(self.name, branch, self.schema), chain_of(branch, self.schema)
-        return any(each is not None for each in both)
 
     def _own_partitions(self) -> list[PartitionInfo]:
         snapshot = self.pointer.latest()

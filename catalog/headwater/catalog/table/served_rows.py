@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headwater.catalog.model.access import ReadKind, ReadRequest, RowReader, RowStream
 from headwater.catalog.table.audit_log import AuditLog
+from headwater.catalog.table.branch_scan import reads_branches
 from headwater.catalog.table.scan import BATCH_ROWS, Changes, Scan
 from headwater.storage.errors import Forbidden
 from headwater.storage.predicate.filter import Predicate, columns_of, to_sql
@@ -173,7 +174,7 @@ class ServedScan(Scan):
     Args:
         served: The way to the rows; its request names the snapshot.
         storage: The table, with the schema of the rows.
-        snapshot: The snapshot; None for a table without snapshots.
+        snapshot: The snapshot; None for a table, or branch, without snapshots of its own.
         columns, predicate: As for `Scan`.
         parts: The number of parts that may be read at the same time.
     """
@@ -226,7 +227,10 @@ class ServedScan(Scan):
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The parts, of which the server reads each for itself."""
-        return () if self.snapshot is None else self._served.parts(self._parts)
+        # Without a snapshot of its own a table may still show rows of its other branches.
+        if self.snapshot is None and not reads_branches(self.storage):
+            return ()
+        return self._served.parts(self._parts)
 
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The rows of one part; the server chooses the size of batches."""
