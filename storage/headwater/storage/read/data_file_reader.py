@@ -416,7 +416,7 @@ class DataFileReader:
     def _column(self, source: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
         if source.wanted.name in self._partition.values:
             return self._partition.column(source.wanted, batch.num_rows)
-        if source.wanted is SEQUENCE_FIELD and source.stored is None:
+        if source.wanted is SEQUENCE_FIELD and self._number_of_all is not None:
             return pa.repeat(pa.scalar(self._number_of_all, pa.int64()), batch.num_rows)
         column = None if source.stored is None else batch.column(source.stored.name)
         if source.wanted.name in self._present.tracking_fields:
