@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,18 @@ from tests.chain_tables import OPTIONS, STOCK, Row, rows
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.jobs.partitions import expire_chain_partitions
+from headwater.storage.maintenance.partition_expiry import PartitionRetention
+from headwater.storage.options.lifecycle_options import LifecycleOptions
+from headwater.storage.schema.chain import chain_options
 from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import (
+    BranchPointers,
+    CommitAnswer,
+    PartitionStatistics,
+    SnapshotPointer,
+)
 from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
@@ -279,6 +291,93 @@ def test_partitions_expire_that_no_later_one_builds_on(
     assert named.expire_partitions().dropped == ()
     with pytest.raises(Invalid, match="expire by values-time, not update-time"):
         named.expire_partitions(strategy="update-time")
+
+
+@dataclass
+class WatchedBranches:
+    """The pointers of a table's branches, and a watcher told of each use before it happens."""
+
+    inner: SnapshotPointer
+    watcher: Callable[[str], object]
+    branch: str = "main"
+
+    def of_branch(self, branch: str) -> SnapshotPointer:
+        assert isinstance(self.inner, BranchPointers)
+        return WatchedBranches(self.inner.of_branch(branch), self.watcher, branch)
+
+    def latest(self) -> Snapshot | None:
+        self.watcher(f"look at {self.branch}")
+        return self.inner.latest()
+
+    def was_taken(self, snapshot: Snapshot) -> bool | None:
+        return self.inner.was_taken(snapshot)
+
+    def commit(
+        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
+    ) -> CommitAnswer:
+        self.watcher(f"commit to {self.branch}")
+        return self.inner.commit(snapshot, base, statistics)
+
+
+FEBRUARY = {"region": "EU", "day": "20260201"}
+LATE = rows(("EU", "20260110", "late", 99, 9))
+
+
+@pytest.mark.parametrize("lake", ["embedded"], indirect=True)
+@pytest.mark.parametrize("is_late", [False, True], ids=["a drop", "late rows"])
+def test_partitions_that_expire_are_whole_whatever_others_do_meanwhile(
+    monthly: Table, clock: Clock, is_late: bool
+) -> None:
+    monthly = monthly.with_options({"partition.expiration-batch-size": "1"})
+    chain = chain_options(monthly.schema)
+    retention = PartitionRetention.of(LifecycleOptions(monthly.schema.options))
+    assert chain is not None
+    assert retention is not None
+    whole, delta = monthly.branch("snapshot"), monthly.branch("delta")
+    # A writer that lets nothing expire itself.
+    late = delta.with_options({"write-only": "true"})
+    february = read(monthly, where="day = '20260210' AND region = 'EU'")
+    steps: list[str] = []
+
+    def expire(other_at: int) -> list[str]:
+        """The partitions that go if somebody else acts before a step."""
+        steps.clear()
+
+        def step(name: str) -> None:
+            steps.append(name)
+            if len(steps) == other_at + 1:
+                late.write(LATE) if is_late else whole.drop_partitions(FEBRUARY)
+
+        pointers = WatchedBranches(monthly.pointer, step)
+        return days(expire_chain_partitions(monthly.storage, pointers, chain, retention).dropped)
+
+    clock.millis = millis("2026-03-20")
+    start = {branch.name: branch.latest_snapshot() for branch in (whole, delta)}
+    expire(-1)
+    for other_at in range(len(steps)):
+        for branch in (whole, delta):
+            snapshot = start[branch.name]
+            assert snapshot is not None
+            branch.rollback(snapshot_id=snapshot.id)
+        gone = expire(other_at)
+        places = steps[other_at:]
+        if is_late:
+            # They go with the others, or come when those have gone.
+            assert gone == ["EU 251231", "EU 260101", "EU 260110"], places
+            assert "EU 260101" not in kept(monthly, "snapshot"), places
+            assert read(monthly, where="day = '20260210' AND region = 'EU'") == february, places
+            continue
+        # One of the two does not happen.
+        if gone:
+            assert "EU 260201" in kept(monthly, "snapshot"), places
+            assert read(monthly, where="day = '20260210' AND region = 'EU'") == february, places
+            continue
+        assert {"EU 251231", "EU 260101", "EU 260110"} <= set(kept(monthly, "delta")), places
+        assert read(monthly, where="day = '20260210' AND region = 'EU'") == [
+            ("EU", "20260210", "apple", 1, 1),
+            ("EU", "20260210", "of 20260110", 20260110, 2),
+            ("EU", "20260210", "of 20260210", 20260210, 2),
+        ], places
 
 
 def test_so_many_whole_partitions_of_a_chain_expire_at_a_time(monthly: Table, clock: Clock) -> None:

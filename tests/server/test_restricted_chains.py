@@ -104,6 +104,13 @@ FILTERS: list[tuple[dict[str, Json], Callable[[Row], bool]]] = [
 ]
 
 
+CONDITIONS: list[tuple[str, Callable[[Row], bool]]] = [
+    ("day = '20260102'", lambda row: row[1] == "20260102"),
+    ("amount = 10", lambda row: row[4] == 10),
+    ("version >= 2", lambda row: row[3] >= 2),
+]
+
+
 def test_a_filter_is_asked_of_the_rows_of_the_chain(owner: Lake, lake_as: As) -> None:
     names = ("sales.stock", "sales.stock$branch_snapshot", "sales.stock$branch_delta")
     rows_of = {name: read(owner.table(name)) for name in names}
@@ -118,11 +125,7 @@ def test_a_filter_is_asked_of_the_rows_of_the_chain(owner: Lake, lake_as: As) ->
         table = lake.table("sales.stock")
         expected = [row for row in rows_of["sales.stock"] if shown(row)]
         assert table.scan().count() == len(expected)
-        for where, kept in (
-            ("day = '20260102'", lambda row: row[1] == "20260102"),
-            ("amount = 10", lambda row: row[4] == 10),
-            ("version >= 2", lambda row: row[3] >= 2),
-        ):
+        for where, kept in CONDITIONS:
             assert read(table, where=where) == [row for row in expected if kept(row)], document
 
 

@@ -71,16 +71,25 @@ class TableCommit:
         pointer: Decides which snapshot is the latest.
         commit_user: One id for each writing job; together with a growing identifier it lets a job
             find its commits again.
+        in_chain: False if the caller sees to it that overwrites of a chain table's branches leave
+            its partitions whole.
     """
 
-    def __init__(self, storage: TableStorage, pointer: SnapshotPointer, commit_user: str) -> None:
+    def __init__(
+        self,
+        storage: TableStorage,
+        pointer: SnapshotPointer,
+        commit_user: str,
+        *,
+        in_chain: bool = True,
+    ) -> None:
         self._storage = storage
         self._pointer = pointer
         self._user = commit_user
         self._options = storage.schema.table_options
         self._own = OwnHistory(storage, pointer, commit_user)
         self._strict = StrictMode.of(storage, commit_user)
-        self._chain = ChainCommits.of(storage, pointer)
+        self._chain = ChainCommits.of(storage, pointer) if in_chain else None
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.commit.table_commit import TableCommit
+from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid
+from headwater.storage.index.index_file import IndexFileMeta
+from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.chain_expiry import expired_chains
 from headwater.storage.maintenance.partition_expiry import (
@@ -14,13 +18,18 @@ from headwater.storage.maintenance.partition_expiry import (
     PartitionRetention,
     expired_partitions,
 )
+from headwater.storage.maintenance.reachable import delta_entries
+from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.chain import Chain
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import BranchPointers, SnapshotPointer, TableStorage
+from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["expire_chain_partitions", "expire_partitions"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def expire_partitions(
@@ -53,7 +62,7 @@ def expire_partitions(
             return ExpiredPartitions(dry_run)
         going, without = expired_partitions(storage, base, retention)
         if not dry_run:
-            _Branch(storage, pointer, base).drop(going, retention.batch)
+            list(_Branch(storage, pointer, base).drop(going, retention.batch))
         return ExpiredPartitions(dry_run, _specs(storage, going), _specs(storage, without))
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
@@ -69,8 +78,9 @@ def expire_chain_partitions(
 ) -> ExpiredPartitions:
     """Drop the partitions of a chain table's two branches whose time is over.
 
-    First the changes go, then the whole partitions before the last one whose time is over, so that
-    every partition which stays reads the same.
+    First the changes go, then, as one commit, the whole partitions before the last one whose time
+    is over, so that every partition which stays reads the same. If that last one was dropped
+    meanwhile, or anything else keeps the whole ones from going, the changes come back.
 
     Args:
         storage: The table, or one of its branches.
@@ -90,11 +100,21 @@ def expire_chain_partitions(
     def attempt() -> ExpiredPartitions:
         whole, deltas = (_branch(storage, pointers, name) for name in chain.branches)
         expired = expired_chains(storage, chain, whole.partitions(), deltas.partitions(), retention)
-        if not dry_run:
-            deltas.drop(expired.deltas, retention.batch)
-            # With changes the whole partitions of the same values have been dropped.
-            gone = frozenset(expired.deltas)
-            whole.drop([each for each in expired.whole if each not in gone], retention.batch)
+        if expired.whole and not dry_run:
+            gone: list[Snapshot] = []
+            try:
+                for each in deltas.drop(expired.deltas, retention.batch, in_chain=False):
+                    gone.append(each)
+                # At once: with some of them gone, the changes could not come back.
+                list(whole.drop(expired.whole, len(expired.whole)))
+            except OutcomeUnknown:
+                raise
+            except HeadwaterError as error:
+                deltas.bring_back(gone)
+                if isinstance(error, Invalid):
+                    # The partition on which later changes build was dropped, or such changes came.
+                    raise Conflict(error.message) from error
+                raise
         dropped = sorted({*expired.whole, *expired.deltas})
         return ExpiredPartitions(
             dry_run, _specs(storage, dropped), _specs(storage, expired.without_time)
@@ -123,16 +143,73 @@ class _Branch:
             return frozenset()
         return frozenset(entry.partition for entry in live_entries(self.storage, self.base))
 
-    def drop(self, partitions: Sequence[bytes], batch: int) -> None:
-        """Drop partitions, so many a commit; raises Conflict if they changed since the base."""
+    def drop(
+        self, partitions: Sequence[bytes], batch: int, *, in_chain: bool = True
+    ) -> Iterator[Snapshot]:
+        """Drop partitions, so many a commit.
+
+        Args:
+            partitions: The partitions.
+            batch: The number.
+            in_chain: As for `TableCommit`.
+
+        Returns:
+            Each commit, once it is made.
+
+        Raises:
+            Conflict: They changed since the base.
+        """
         if self.base is None:
             return
+        user = self.storage.runtime.new_uuid()
         for at in range(0, len(partitions), batch):
             dropped = frozenset(partitions[at : at + batch])
-            commit = TableCommit(self.storage, self.pointer, self.storage.runtime.new_uuid())
-            commit.overwrite(
-                [], PartitionFilter(self.storage, dropped), unchanged_since=self.base.identity
+            commit = TableCommit(self.storage, self.pointer, user, in_chain=in_chain)
+            yield commit.overwrite(
+                [],
+                PartitionFilter(self.storage, dropped),
+                unchanged_since=self.base.identity,
             )
+
+    def bring_back(self, drops: Sequence[Snapshot]) -> None:
+        """Add what some commits dropped again; an error is logged."""
+        if not drops:
+            return
+        try:
+            messages = [each for drop in drops for each in self._dropped(drop)]
+            commit = TableCommit(
+                self.storage, self.pointer, self.storage.runtime.new_uuid(), in_chain=False
+            )
+            # Of no kind that streams would take for new rows.
+            commit.commit(messages, kind=CommitKind.OVERWRITE, unchanged_since=drops[-1].identity)
+        except HeadwaterError as error:
+            _LOG.warning(
+                "table %s: partitions of branch %s, dropped by snapshots %s, could not be brought "
+                "back: %s; roll the branch back to snapshot %d, if later partitions build on a "
+                "whole partition before them",
+                self.storage.name,
+                self.storage.layout.branch,
+                ", ".join(str(drop.id) for drop in drops),
+                error,
+                drops[0].id - 1,
+            )
+
+    def _dropped(self, drop: Snapshot) -> list[CommitMessage]:
+        """The files and indexes that a commit dropped, to be added."""
+        entries = delta_entries(self.storage, drop.delta_manifest_list) or []
+        files: dict[tuple[bytes, int, int], list[DataFile]] = {}
+        for entry in entries:
+            bucket = (entry.partition, entry.bucket, entry.total_buckets)
+            files.setdefault(bucket, []).append(entry.file)
+        indexes: dict[tuple[bytes, int], list[IndexFileMeta]] = {}
+        for index in index_entries(self.storage, self.storage.snapshot(drop.id - 1)):
+            indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
+        return [
+            CommitMessage(
+                *bucket, new_files=tuple(own), new_index_files=tuple(indexes.get(bucket[:2], ()))
+            )
+            for bucket, own in files.items()
+        ]
 
 
 def _branch(storage: TableStorage, pointers: BranchPointers, name: str) -> _Branch:
