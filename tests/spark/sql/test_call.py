@@ -184,6 +184,20 @@ def test_orphan_files_are_removed(run: Run, table: Table) -> None:
     assert run(f"{call}, mode => 'local', parallelism => 2)") == [(1, 5)]
 
 
+def test_files_that_do_not_exist_are_taken_out(run: Run, table: Table) -> None:
+    place = Path(table.info.path.removeprefix("file://"))
+    lost = min((place / "p=0").rglob("data-*"))
+    lost.unlink()
+    row = (f"file://{lost}",)
+    with pytest.raises(Invalid, match="at least 1, not 0"):
+        run("CALL sys.remove_unexisting_files(table => 't', parallelism => 0)")
+    assert run("CALL sys.remove_unexisting_files(table => 'db.*', dry_run => true)") == [row]
+    assert files(table, 0) == 3
+    assert run("CALL sys.remove_unexisting_files('t')") == [row]
+    assert (files(table, 0), files(table, 1)) == (2, 3)
+    assert run("CALL sys.remove_unexisting_files('t')") == []
+
+
 # The past ------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.file_deletion import FILE_DELETION
 from headwater.storage.jobs.file_indexes import rewrite_file_indexes
+from headwater.storage.jobs.missing_files import remove_missing_files
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
@@ -298,6 +299,33 @@ class TableUpkeep(TableLifecycle):
             executor=self._watched("deleting files", executor),
         )
 
+    def remove_unexisting_files(
+        self, *, dry_run: bool = False, executor: Executor = FILE_DELETION
+    ) -> list[str]:
+        """Take the data files that do not exist out of the table, as one commit.
+
+        A table that lost files cannot be read where it needs them. Afterwards it can, without their
+        rows: those are lost, and in a table with a primary key older versions of them may come
+        back. Earlier snapshots stay as they are, damaged. Where one, or a tag, has all its files,
+        `rollback` is the better way.
+
+        Args:
+            dry_run: Only say which files those are.
+            executor: Looks for the files; this process unless given.
+
+        Returns:
+            The files' URIs, sorted.
+
+        Raises:
+            Unsupported: The table cannot be written, or rows whose columns are in several files
+                (`data-evolution.enabled`) lost some of these.
+            CorruptData: A manifest or an index file is missing or damaged; the message names it.
+            Conflict: Other commits changed the same files each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        watched = self._watched("looking for files", executor)
+        return remove_missing_files(self._storage, self.pointer, watched, dry_run=dry_run)
+
     def check_files(self, *, deep: bool = False) -> TableCheck:
         """Check the table to its last file, in all of its branches: nothing is changed.
 
@@ -384,6 +412,7 @@ class Maintenance:
         self.mark_partitions_done = table.mark_partitions_done
         self.create_due_tags = table.create_due_tags
         self.remove_orphan_files = table.remove_orphan_files
+        self.remove_unexisting_files = table.remove_unexisting_files
         self.rewrite_file_indexes = table.rewrite_file_indexes
         self.analyze = table.analyze
         self.check_files = table.check_files

@@ -9,7 +9,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.storage.errors import Invalid, NotFound, ResourceType
-from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "expire_snapshots",
     "purge_files",
     "remove_orphan_files",
+    "remove_unexisting_files",
     "rollback",
     "rollback_to_timestamp",
     "rollback_to_watermark",
@@ -176,17 +177,11 @@ def purge_files(arguments: Arguments) -> Rows:
 def remove_orphan_files(arguments: Arguments) -> Rows:
     """Delete the files that nothing refers to, of a table or of all tables of a database."""
     mode = (arguments.text("mode") or "distributed").lower()
-    threads = arguments.integer("parallelism")
     if mode not in ("local", "distributed"):
         raise Invalid(f"mode is 'local' or 'distributed', not '{mode}'")
-    if threads is not None and threads < 1:
-        raise Invalid(f"parallelism is at least 1, not {threads}")
-    session = arguments.context.session
-    executor = session.executor
+    executor = _executor(arguments)
     if mode == "local":
-        executor = LocalExecutor(threads or 8)
-    elif threads is not None:
-        executor = SparkExecutor(session.spark, at_once=threads)
+        executor = LocalExecutor(arguments.integer("parallelism") or 8)
     count, size = 0, 0
     for table in _tables(arguments):
         older_than = arguments.moment("older_than", table)
@@ -199,6 +194,27 @@ def remove_orphan_files(arguments: Arguments) -> Rows:
         )
         count, size = count + len(found.files), size + found.size
     return [(count, size)]
+
+
+def remove_unexisting_files(arguments: Arguments) -> Rows:
+    """Take data files that do not exist out of a table, or of all tables of a database."""
+    dry_run, executor = arguments.flag("dry_run"), _executor(arguments)
+    return [
+        (path,)
+        for table in _tables(arguments)
+        for path in table.remove_unexisting_files(dry_run=dry_run, executor=executor)
+    ]
+
+
+def _executor(arguments: Arguments) -> Executor:
+    """Spark, as many tasks at once as the argument ``parallelism`` says."""
+    threads = arguments.integer("parallelism")
+    session = arguments.context.session
+    if threads is None:
+        return session.executor
+    if threads < 1:
+        raise Invalid(f"parallelism is at least 1, not {threads}")
+    return SparkExecutor(session.spark, at_once=threads)
 
 
 def _tables(arguments: Arguments) -> list[Table]:

@@ -127,6 +127,12 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "Delete the files that nothing refers to, of a table or (`db.*`) a database.",
     ),
     (
+        "remove_unexisting_files", "table dry_run:bool? parallelism:int?",
+        history.remove_unexisting_files, {"fileName": str},
+        "Take data files that do not exist out of a table or (`db.*`) the tables of a database; "
+        "their rows [are lost](operations.md#lost-files).",
+    ),
+    (
         "create_tag", "table tag snapshot:int? time_retained?", references.create_tag, _RESULT,
         "Name a snapshot, the latest unless one is given.",
     ),
@@ -262,14 +268,14 @@ LEFT_OUT: Mapping[str, str] = {
     "init_file_based_privilege": "a server asks for permissions from the start",
     "materialize_deletion_vectors": "with data evolution a compaction leaves deleted rows "
     "where they are, so that the others keep their ids",
-    "merge_branch": "INSERT what the branch added: INSERT INTO t SELECT * FROM "
-    "paimon_incremental_query('t$branch_b', 2, 5), from the snapshot that it began with",
+    "merge_branch": "as in Paimon for the tables of a REST catalog; INSERT what the branch added: "
+    "INSERT INTO t SELECT * FROM paimon_incremental_query('t$branch_b', 2, 5), from the snapshot "
+    "that it began with",
     "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",
     "migrate_table": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its table",
     "reassign_row_id": "rows keep the ids that they got, so that whoever has them finds the rows",
-    "remove_unexisting_files": "it would hide that rows are lost; roll back to a snapshot or tag "
-    "whose files are there",
-    "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest",
+    "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest, and those after "
+    "it have no gap; CALL sys.repair('d.t') writes the files of snapshots that storage lacks",
     "revoke_privilege_from_user": "REVOKE SELECT ON TABLE d.t FROM user",
 }
 """Paimon's procedures that are refused, and why, or what to do instead."""
