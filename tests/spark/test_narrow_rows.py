@@ -64,10 +64,11 @@ def test_wide_rows_are_marked_and_their_values_left_out(spark: SparkSession) -> 
         lambda df: df.mapInArrow(upper, df.schema),
         lambda df: df.withColumn("name", sf.array("name")),
         lambda df: df.localCheckpoint(),
+        lambda df: df.toDF("id", "name", "NAME"),
         lambda df: df.lateralJoin(twice(sf.col("id").outer())),
         lambda df: df.where(sf.udf(lambda name: name != "x", "boolean")("name")),
     ],
-    ids=["function", "list of text", "rows of elsewhere", "table function", "udf"],
+    ids=["function", "list of text", "rows of elsewhere", "alike names", "table function", "udf"],
 )
 def test_spark_measures_where_rows_may_be_wide_unseen(numbered: Numbered, change: object) -> None:
     assert callable(change)

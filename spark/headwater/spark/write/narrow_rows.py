@@ -54,9 +54,12 @@ def with_wide_marked(df: DataFrame) -> DataFrame | None:
     Returns:
         None if the rows are for the user's session, with Spark's limit of a batch: their width
         cannot be told, the user has set the limit, other Python functions take part, somebody
-        observes the rows, or Spark Connect has no copies of sessions.
+        observes the rows, names differ in case alone, or Spark Connect has no copies of sessions.
     """
     if getattr(df, "_jdf", None) is None or _has_own_limit(df) or _is_the_users(df):
+        return None
+    if len({name.casefold() for name in df.columns}) < len(df.columns):
+        # Spark may not tell them apart.
         return None
     fixed = 0
     sized: dict[str, str] = {}
