@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.udtf import UserDefinedTableFunction
 from tests.spark.conftest import Numbered, data_files, named_files, rows
+from tests.spark_sessions import kind_of_session
 
 from headwater.spark import SparkLake
 from headwater.spark.write.narrow_rows import with_wide_marked
@@ -28,6 +29,11 @@ def upper(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+classic = pytest.mark.skipif(
+    kind_of_session() == "connect", reason="Spark Connect has no copies of sessions"
+)
+
+
 class Twice:
     def eval(self, number: int) -> Iterator[tuple[int]]:
         yield (2 * number,)
@@ -42,6 +48,7 @@ def marked(df: DataFrame) -> DataFrame:
     return found
 
 
+@classic
 def test_wide_rows_are_marked_and_their_values_left_out(spark: SparkSession) -> None:
     texts = spark.range(0, 4).select(
         "id",
@@ -58,6 +65,7 @@ def test_wide_rows_are_marked_and_their_values_left_out(spark: SparkSession) -> 
     ]
 
 
+@classic
 @pytest.mark.parametrize(
     "change",
     [
@@ -75,6 +83,7 @@ def test_spark_measures_where_rows_may_be_wide_unseen(numbered: Numbered, change
     assert with_wide_marked(change(numbered(0, 5))) is None
 
 
+@classic
 def test_the_limit_of_a_user_holds(spark: SparkSession, numbered: Numbered) -> None:
     name = "spark.sql.execution.arrow.maxBytesPerBatch"
     spark.conf.set(name, "1000000")
@@ -92,6 +101,7 @@ def test_who_observes_the_rows_is_told(lake: SparkLake, numbered: Numbered) -> N
     assert seen.get["rows"] >= 20
 
 
+@classic
 def test_tables_are_rows_whose_width_is_seen(lake: SparkLake, numbered: Numbered) -> None:
     lake.sql(KEYED)
     for start in (0, 5):
