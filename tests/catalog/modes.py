@@ -50,8 +50,9 @@ class Engine:
         options: The options.
         ignores: True if rows that retract are dropped, False if some are merged.
         retracts: The kinds of them that may be written.
-        once: True if a write has a key at most once: rows of one write are merged with each other
-            before they meet older ones, which then differs from merging them in their order.
+        once: True if a write has a key at most once: its rows are merged with each other before
+            they meet older ones, which then differs from merging them in their order. So are rows
+            that wait for one compaction.
     """
 
     options: Mapping[str, str]
@@ -219,26 +220,29 @@ class Model:
         mode: The table's mode.
         rows: The rows.
         newest: The greatest value that `s` has had.
+        merged_together: The keys of the rows that are merged before they meet older ones.
     """
 
     mode: Mode
     rows: Rows = field(default_factory=dict)
     newest: int = 0
+    merged_together: set[object] = field(default_factory=set)
 
     def taken(self, changes: Iterable[Change]) -> list[Change]:
         """Merge changes in their order, and return those to be written."""
         engine = self.mode.engine
         written: list[Change] = []
-        seen: set[object] = set()
+        if not self.mode.waits:
+            self.merged_together.clear()
         for (p, number), kind, values in changes:
             key: Key = (p, number) if self.mode.nullable else (p or "a", number or 0)
             if kind in ("-U", "-D") and engine.name != "deduplicate":
                 key = self._near(key)
             if engine.once:
                 unique = key[1] if self.mode.across else key
-                if unique in seen:
+                if unique in self.merged_together:
                     continue
-                seen.add(unique)
+                self.merged_together.add(unique)
             change = self._fitting(Change(key, kind, values))
             if change is None:
                 continue

@@ -56,6 +56,7 @@ class Moment:
         number: Its id.
         shown: The rows that a read shows.
         written: The rows with those that wait for a compaction.
+        waiting: The keys of those that are merged with each other then.
         replayed: The rows that the changelog up to it makes.
         millis: The time of its commit.
     """
@@ -63,6 +64,7 @@ class Moment:
     number: int
     shown: Rows
     written: Rows
+    waiting: frozenset[object]
     replayed: Rows
     millis: int
 
@@ -180,6 +182,7 @@ class TableOfAnyMode(RuleBasedStateMachine):
             for key in [key for key in kept if key[0] == p]:
                 del kept[key]
         self.model.rows |= new
+        self.model.merged_together.update(new)
         hidden = dict(self.shown)
         if not self.mode.waits:
             self.shown |= new
@@ -187,6 +190,7 @@ class TableOfAnyMode(RuleBasedStateMachine):
 
     def _compact(self, full: bool) -> None:
         self.table.compact(full=full or self.mode.waits)
+        self.model.merged_together.clear()
         hidden, self.shown = self.shown, dict(self.model.rows)
         self._done(hidden)
         if full and self.mode.has_complete_changelog:
@@ -267,6 +271,7 @@ class TableOfAnyMode(RuleBasedStateMachine):
         """Go on from what was there at a moment."""
         self.shown, self.replayed = dict(moment.shown), dict(moment.replayed)
         self.model.rows = dict(moment.written)
+        self.model.merged_together = set(moment.waiting)
 
     @precondition(lambda self: not self.others and any(map(self._resumes, self.line.tags.values())))
     @rule(data=st.data())
@@ -303,6 +308,7 @@ class TableOfAnyMode(RuleBasedStateMachine):
                 snapshot.id,
                 dict(shown),
                 dict(self.model.rows),
+                frozenset(self.model.merged_together),
                 dict(self.replayed),
                 snapshot.time_millis,
             )
