@@ -163,8 +163,21 @@ class JavaClient:
         }[arrow]
         return getattr(types, name)()
 
-    def write(self, table: str, data: pa.Table, row_kind: str | Sequence[str] = "+I") -> None:
-        """One commit of rows of one kind, or of a kind each."""
+    def write(
+        self,
+        table: str,
+        data: pa.Table,
+        row_kind: str | Sequence[str] = "+I",
+        before_commit: Callable[[], object] | None = None,
+    ) -> None:
+        """One commit of rows of one kind, or of a kind each.
+
+        Args:
+            table: The table.
+            data: The rows.
+            row_kind: Their kind or kinds.
+            before_commit: Called when the files are written.
+        """
         rows = self._jvm.org.apache.paimon.data
         names = [row_kind] * data.num_rows if isinstance(row_kind, str) else row_kind
         kind_of = self._jvm.org.apache.paimon.types.RowKind.fromShortString
@@ -191,7 +204,10 @@ class JavaClient:
                 writer.write(row, bucket_of(row))
         if assigner is not None:
             assigner.close()
-        committer.commit(writer.prepareCommit())
+        written = writer.prepareCommit()
+        if before_commit is not None:
+            before_commit()
+        committer.commit(written)
         writer.close()
         committer.close()
 
