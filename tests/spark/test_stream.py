@@ -367,6 +367,27 @@ def test_a_stream_says_what_it_does_with_deletes(
 
 
 @pytest.mark.usefixtures("keyed")
+def test_a_stream_tells_what_overwrites_replaced(
+    lake: SparkLake, follow: Follow, numbered: Numbered
+) -> None:
+    table = lake.catalog.table(SOURCE)
+    table.alter(SetOption("streaming-read-overwrite", "true"))
+    write(lake, 0, 6)
+    catch_up(follow(include_row_kind="true"))
+    write(lake, 4, 8, "second")
+    table.overwrite(numbered(5, 9))
+    write(lake, 8, 10, "third")
+    catch_up(follow(include_row_kind="true"))
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+    # In other buckets.
+    table.alter(SetOption("bucket", "5"))
+    lake.catalog.table(SOURCE).overwrite(numbered(7, 12))
+    catch_up(follow(include_row_kind="true"))
+    assert rows(lake.table(TARGET)) == rows(lake.table(SOURCE))
+    assert lake.table(TARGET).count() == 5
+
+
+@pytest.mark.usefixtures("keyed")
 def test_a_stream_reads_only_what_where_and_columns_ask_for(
     lake: SparkLake, numbered: Numbered, follow: Follow
 ) -> None:

@@ -142,7 +142,9 @@ VALUES = {"changelog-producer": "lookup", "merge-engine": "aggregation", "bucket
           "file.format": "csv",
           "file.format.per.level": "0:parquet,1:csv"}  # fmt: skip
 # Options with which alone it is refused.
-BESIDE = {"sequence.snapshot-ordering": {"bucket": "-2"}}
+BESIDE = {
+    key: {"bucket": "-2"} for key in ("sequence.snapshot-ordering", "streaming-read-overwrite")
+}
 
 REFUSED = {
     f"{option.key}-{operation.name}-{'keyed' if refusal.keyed is not False else 'plain'}": (

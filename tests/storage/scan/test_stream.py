@@ -172,11 +172,18 @@ def test_an_append_tables_overwrites_are_given_when_asked_for(new_table: _NewTab
     assert _follow(asked, after(None))[0] == [[("+I", 1, 1)], [("+I", 2, 2)]]
 
 
-def test_a_primary_key_tables_overwrites_cannot_be_asked_for(keyed: _Table) -> None:
-    _write(keyed, [(1, 1)])
+def test_a_primary_key_tables_overwrites_are_given_when_asked_for(keyed: _Table) -> None:
+    _write(keyed, [(1, 1), (2, 2)])
+    _write(keyed, [(1, 10)])
+    _replace(keyed, [(2, 2), (3, 3)], overwrite=True)
+    assert _follow(keyed, StreamPosition(3)) == ([], StreamPosition(4))
     asked = keyed.with_options(streaming_read_overwrite="true")
+    changes = [("+I", 2, 2), ("+I", 3, 3), ("-D", 1, 10), ("-D", 2, 2)]
+    assert _follow(asked, StreamPosition(3)) == ([changes], StreamPosition(4))
+    assert _follow(asked, StreamPosition(3), "v = 3")[0] == [[("+I", 3, 3)]]
+    waiting = asked.with_options(streaming_read_overwrite="true", bucket="-2")
     with pytest.raises(Unsupported, match="streaming-read-overwrite"):
-        _follow(asked, after(None))
+        _follow(waiting, StreamPosition(3))
 
 
 def test_a_kept_changelog_is_what_is_followed(new_table: _NewTable) -> None:

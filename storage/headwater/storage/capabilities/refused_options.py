@@ -178,8 +178,10 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             Refusal(
                 Operation.STREAM,
                 _FALSE,
-                "set it to false to leave overwrites out of the stream",
+                "rows that wait for buckets are not told from those that have one: set it to false "
+                "to leave overwrites out of the stream",
                 keyed=True,
+                unless_option=("bucket", numbers_from(-1)),
             ),
         ),
     ),

@@ -121,12 +121,18 @@ class Consumers:
         )
         return Consumers(tuple(one for one in found if one.consumer_id not in idle), idle)
 
-    def hold_back(self, end: int) -> tuple[int, str | None]:
-        """The first id that stays, instead of `end`, and the consumer that made it no later one."""
+    def hold_back(self, end: int, *, with_before: bool = False) -> tuple[int, str | None]:
+        """The first id that stays, instead of `end`, and the consumer that made it no later one.
+
+        Args:
+            end: The first id that would stay.
+            with_before: True if the snapshot before the one that a consumer wants stays, too.
+        """
         holder: str | None = None
         for one in self.active:
-            if one.next_snapshot < end:
-                end, holder = one.next_snapshot, one.consumer_id
+            needed = max(1, one.next_snapshot - with_before)
+            if needed < end:
+                end, holder = needed, one.consumer_id
         return end, holder
 
 
@@ -140,8 +146,11 @@ def first_kept_snapshot(
     """The first snapshot that stays, and the consumer that made it no later one."""
     end = min(latest.id - rules.least + 1, earliest + rules.limit)
     holder: str | None = None
-    if not storage.schema.table_options.consumer_changelog_only:
-        end, holder = consumers.hold_back(end)
+    options = storage.schema.table_options
+    if not options.consumer_changelog_only:
+        # It has the rows that an overwrite replaced.
+        tells_overwrites = options.streaming_read_overwrite and bool(storage.schema.primary_keys)
+        end, holder = consumers.hold_back(end, with_before=tells_overwrites)
     oldest = storage.runtime.earliest_millis() - rules.millis
     for number in range(max(latest.id - rules.most + 1, earliest), end):
         following = read_snapshot_file(storage.files, storage.layout, number + 1)

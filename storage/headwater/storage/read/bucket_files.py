@@ -35,6 +35,7 @@ from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.raw_rows import RawRows, without_deletes
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.read.row_selection import RowSelection
+from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
@@ -127,6 +128,33 @@ class BucketFiles:
         sides = side(before, 0), side(split.files, 1)
         for batch in differing_rows(self.storage, *sides, columns, batch_rows):
             yield batch if keep_deletes else without_deletes(batch)
+
+    def overwritten(
+        self,
+        split: Split,
+        before: Sequence[DataFile],
+        columns: Sequence[str],
+        predicate: Predicate | None,
+        keep_deletes: bool,
+        batch_rows: int,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that an overwrite replaced, then those that took their place.
+
+        With `keep_deletes` each with its ``_VALUE_KIND``, else only the latter.
+        """
+        # A batch has a number of rows by some column.
+        names = list(columns) or [self.storage.schema.primary_keys[0]]
+        sides = [(self, split.files, RowKind.INSERT)]
+        if keep_deletes:
+            earlier = replace(self, deletion_files=split.before_deletion_files)
+            sides.insert(0, (earlier, before, RowKind.DELETE))
+        for bucket, files, kind in sides:
+            for batch in bucket.merged(files, names, predicate, batch_rows):
+                rows = batch.select(names)
+                if keep_deletes:
+                    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+                    rows = rows.append_column(KIND_FIELD.name, kinds)
+                yield rows
 
     def remarked(
         self, split: Split, columns: Sequence[str], keep_deletes: bool, batch_rows: int

@@ -138,7 +138,9 @@ def split_reads(
             yield batch
 
     if split.before is not None:
-        if keyed:
+        if split.streaming:
+            rows = files.overwritten(split, split.before, wanted, predicate, row_kinds, batch_rows)
+        elif keyed:
             rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
         else:
             rows = files.remarked(split, wanted, row_kinds, batch_rows)

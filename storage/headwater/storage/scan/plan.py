@@ -43,6 +43,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
+    "changed_files",
     "deletion_files_of",
     "find_live",
     "live_entries",
@@ -311,6 +312,12 @@ def _collect(
     entries = read_entries(storage, wanted, pruner.entry_filter)
     listed = sum(each.num_added_files + each.num_deleted_files for each in wanted)
     return FoundEntries(merge_entries(entries), len(wanted), skipped, listed - len(entries))
+
+
+def changed_files(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> FoundEntries:
+    """The files that a snapshot's commit added and deleted; raises CorruptData."""
+    manifests = _manifests(storage, snapshot, snapshot.delta_manifest_list, "deltaManifestListSize")
+    return _collect(storage, manifests, pruner)
 
 
 def find_live(storage: TableStorage, snapshot: Snapshot, pruner: Pruner) -> FoundEntries:

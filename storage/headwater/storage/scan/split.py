@@ -27,14 +27,16 @@ class Split:
         partition: Serialised partition values.
         partition_values: The same as storage values, in partition-key order.
         bucket: The bucket's number.
-        total_buckets: Buckets of the partition.
+        total_buckets: Buckets of the partition; 0 for changes in files of several.
         directory: The URI of the bucket's directory.
         files: The files.
         needs_merge: True if rows of the files supersede or delete each other; if not, every row
             of the files is a row of the table.
         row_count: Rows of the files less those that deletion vectors are known to delete; with
             `needs_merge`, an upper bound of the rows read.
-        streaming: True if the files hold changes: each row counts, none is merged.
+        streaming: True if the files hold changes: each row counts, none is merged. With `before`,
+            the changes of an overwrite: rows of the files before went, then those of the files
+            came.
         deletion_files: The places of the files' deletion vectors, by the names of the files.
         postponed: Files of rows that wait for a compaction, in the order of writing: those of the
             split's buckets are merged with its rows.

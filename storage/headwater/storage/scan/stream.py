@@ -18,8 +18,10 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.expired_snapshots import expired
+from headwater.storage.scan.overwritten import plan_overwritten
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
+from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.split import ScanPlan
 from headwater.storage.scan.start import BY_CREATION, ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
@@ -399,14 +401,16 @@ def _plan(
     predicate: Predicate | None,
 ) -> ScanPlan | None:
     options = storage.schema.table_options
+    keyed = bool(storage.schema.primary_keys)
+    # What a producer of changelogs has not compacted yet will come as a changelog.
+    levels = {
+        ChangelogProducer.LOOKUP: 1,
+        ChangelogProducer.FULL_COMPACTION: options.highest_level,
+    }
+    least = levels.get(options.changelog_producer, 0) if keyed else 0
+    overwritten = snapshot.commit_kind is CommitKind.OVERWRITE
     try:
         if not position.changes:
-            # What a producer of changelogs has not compacted yet will come as a changelog.
-            levels = {
-                ChangelogProducer.LOOKUP: 1,
-                ChangelogProducer.FULL_COMPACTION: options.highest_level,
-            }
-            least = levels.get(options.changelog_producer, 0) if storage.schema.primary_keys else 0
             return plan_snapshot(
                 storage,
                 snapshot,
@@ -417,9 +421,11 @@ def _plan(
                 with_postponed=not _keeps_changelog(storage),
                 with_level_zero=True,
             )
+        told = keyed and snapshot.changelog_manifest_list is not None
+        if keyed and overwritten and options.streaming_read_overwrite and not told:
+            return plan_overwritten(storage, snapshot, least, Pruner(storage, predicate))
         if _keeps_changelog(storage):
             return plan_changelog(storage, snapshot, predicate=predicate)
-        overwritten = snapshot.commit_kind is CommitKind.OVERWRITE
         wanted = overwritten and options.streaming_read_append_overwrite
         if snapshot.commit_kind is CommitKind.APPEND or wanted:
             return plan_delta(storage, snapshot, predicate=predicate)

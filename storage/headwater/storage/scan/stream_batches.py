@@ -288,8 +288,12 @@ def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[N
         yield
     except CorruptData as error:
         find = changes_of if position.changes else TableStorage.snapshot
+        options = storage.schema.table_options
+        tells_overwrites = options.streaming_read_overwrite and bool(storage.schema.primary_keys)
         try:
             find(storage, position.snapshot_id)
+            if position.changes and tells_overwrites and position.snapshot_id > 1:
+                storage.snapshot(position.snapshot_id - 1)
         except NotFound:
             raise expired(storage, position.snapshot_id) from error
         raise
