@@ -120,11 +120,16 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             ),
         ),
     ),
-    _never("pk-clustering-override", "whether files are sorted by other columns than the key"),
+    _never(
+        "pk-clustering-override",
+        "whether files are sorted by other columns than the key",
+        because="its files are not in the order of keys, by which Headwater merges and looks up",
+    ),
     _never(
         "fields.<column>.map.storage-layout",
         "whether a MAP is stored as columns of its keys",
         one_of("default"),
+        "each file gives keys columns of its own, which Headwater neither reads nor writes",
     ),
     _no_writes(
         "vector.file.format",
