@@ -367,3 +367,19 @@ def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: s
         assert rows(lake.sql("SELECT id FROM t")) == [(4,)]
     finally:
         conf.set("spark.sql.session.timeZone", before)
+
+
+def test_fields_whose_names_have_dots_are_assigned(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (id INT, `a.b` STRUCT<`c.d`: INT, `e``f`: STRUCT<g: INT>>, a INT)")
+    lake.sql("INSERT INTO t VALUES (1, struct(5, struct(6)), 7)")
+    lake.sql("UPDATE t SET `A.b`.`c.D` = `a.b`.`c.d` + 1, t.`a.b`.`e``f`.G = 8 WHERE id = 1")
+    assert content(lake) == [(1, (6, (8,)), 7)]
+    lake.sql(
+        "MERGE INTO t USING (SELECT 1 AS k) s ON t.id = s.k "
+        "WHEN MATCHED THEN UPDATE SET t.`a.b`.`c.d` = s.k, a = 2"
+    )
+    lake.update("db.t", {"`a.b`.`e``f`": "named_struct('g', 3)"})
+    assert content(lake) == [(1, (1, (3,)), 2)]
+    with pytest.raises(Invalid, match=r"'a\.b' has no field 'c'"):
+        lake.sql("UPDATE t SET `a.b`.c = 1")

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from headwater.spark.literal import literal
-from headwater.spark.names import quoted
+from headwater.spark.names import parts_of, quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
 from headwater.spark.types import spark_type
 from headwater.spark.write.join_condition import column_of
@@ -70,8 +70,8 @@ class Clause:
     Attributes:
         action: The change of them.
         condition: The condition; None for all.
-        values: New values by column, or by a struct column's field (``address.city``); None takes
-            the source's columns of the same names.
+        values: New values by column, or by a struct column's field (``address.city``, in backquotes
+            what has dots in its name); None takes the source's columns of the same names.
     """
 
     action: Action
@@ -326,7 +326,7 @@ class Projection:
         names = list(self._storage.schema.field_by_name)
         if (found := column_of(name, names)) is not None:
             return found, ()
-        first, *rest = name.split(".")
+        first, *rest = parts_of(name)
         if rest and first.casefold() == self._target.casefold():
             first, *rest = rest
         found = column_of(first, names)

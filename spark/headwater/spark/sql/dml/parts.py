@@ -11,6 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
+from headwater.spark.names import dotted
 from headwater.spark.row_change import RowCounts
 from headwater.spark.source.table_read import read_frame
 from headwater.spark.sql.context import SqlContext
@@ -143,8 +144,13 @@ def assigned_name(parts: Sequence[str], table: Table, names: Sequence[Sequence[s
         if len(parts) > len(prefix) and head == [part.casefold() for part in prefix]:
             rest = parts[len(prefix) :]
             if rest[0].casefold() in columns:
-                return ".".join(rest)
-    return ".".join(parts)
+                return _name(rest)
+    return _name(parts)
+
+
+def _name(parts: Sequence[str]) -> str:
+    # A column's whole name is looked up as it is.
+    return parts[0] if len(parts) == 1 else dotted(parts)
 
 
 def counted(counts: RowCounts | None, *kinds: str) -> pa.Table:
