@@ -72,6 +72,10 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
         Unsupported: The statement is of a kind that Headwater does not know.
     """
     statements = split_statements(with_plain_names(text))
+    if len(statements) > 1 and statements[0].peek("BEGIN"):
+        raise Unsupported(
+            "scripts (BEGIN … END) are not supported: run their statements one by one"
+        )
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
     with users_words():
