@@ -73,10 +73,19 @@ def test_wide_rows_are_marked_and_their_values_left_out(spark: SparkSession) -> 
         lambda df: df.withColumn("name", sf.array("name")),
         lambda df: df.localCheckpoint(),
         lambda df: df.toDF("id", "name", "NAME"),
+        lambda df: df.withColumn("_headwater_wide", sf.lit(True)),
         lambda df: df.lateralJoin(twice(sf.col("id").outer())),
         lambda df: df.where(sf.udf(lambda name: name != "x", "boolean")("name")),
     ],
-    ids=["function", "list of text", "rows of elsewhere", "alike names", "table function", "udf"],
+    ids=[
+        "function",
+        "list of text",
+        "rows of elsewhere",
+        "alike names",
+        "the mark",
+        "table function",
+        "udf",
+    ],
 )
 def test_spark_measures_where_rows_may_be_wide_unseen(numbered: Numbered, change: object) -> None:
     assert callable(change)
@@ -141,3 +150,10 @@ def test_what_is_wrong_with_a_wide_row_is_named(
     with pytest.raises(Invalid, match="'id' is NOT NULL, but 1 of"):
         lake.write(frame.withColumn("id", sf.expr("nullif(id, 3)")), "db.t")
     assert data_files(folder) == []
+
+
+def test_a_column_may_have_the_name_of_the_mark(lake: SparkLake, spark: SparkSession) -> None:
+    lake.sql("CREATE TABLE db.t (id BIGINT, _headwater_wide BOOLEAN)")
+    frame = spark.range(3).selectExpr("id", "id = 1 AS _headwater_wide")
+    lake.write(frame, "db.t")
+    assert rows(lake.table("db.t")) == rows(frame)

@@ -10,7 +10,7 @@ session, by Spark's own limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from headwater.spark.names import quoted
 from headwater.spark.session_copy import BATCH_BYTES_SETTING, NARROW_BATCH_ROWS, SessionCopy
 from headwater.spark.source.task_frame import TASK_NUMBER
 
-__all__ = ["WideRow", "in_copy", "named_rows", "with_wide_marked"]
+__all__ = ["WideRow", "in_copy", "narrow_rows", "with_wide_marked"]
 
 # Batches of such rows have at most the 64 MiB that Spark would limit them to.
 _NARROW_BYTES = (1 << 26) // NARROW_BATCH_ROWS
@@ -58,7 +58,7 @@ def with_wide_marked(df: DataFrame) -> DataFrame | None:
     """
     if getattr(df, "_jdf", None) is None or _has_own_limit(df) or _is_the_users(df):
         return None
-    if len({name.casefold() for name in df.columns}) < len(df.columns):
+    if len({_WIDE, *(name.casefold() for name in df.columns)}) <= len(df.columns):
         # Spark may not tell them apart.
         return None
     fixed = 0
@@ -94,23 +94,17 @@ def in_copy(copy: SessionCopy, frame: DataFrame) -> DataFrame:
     return DataFrame(made, frame.sparkSession)
 
 
-def named_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of a task with the names of their columns.
-
-    Args:
-        batches: The batches.
-        names: The names of a frame's columns. That by which `with_wide_marked` tells is left out.
+def narrow_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches without their last column, by which `with_wide_marked` tells of wide rows.
 
     Raises:
         WideRow: A row is marked.
     """
     for batch in batches:
-        named = batch.rename_columns(names)
-        if _WIDE in names:
-            if pc.any(named.column(_WIDE)).as_py():
-                raise WideRow
-            named = named.drop_columns(_WIDE)
-        yield named
+        *columns, wide = batch.columns
+        if pc.any(wide).as_py():
+            raise WideRow
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
 
 
 def _size(column: str, kind: st.DataType) -> int | str | None:

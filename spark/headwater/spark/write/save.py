@@ -64,7 +64,7 @@ def _save(
 
     Args:
         session: The catalog's.
-        frame: The rows.
+        frame: The rows, with the column that tells of wide ones if there is a copy.
         options: The write's.
         copy: Copies of sessions to run the job in; None is the frame's own session.
 
@@ -77,7 +77,8 @@ def _save(
     names = frame.columns
     # PySpark looks up each column by its name, in which dots and backquotes have a meaning.
     numbered = frame.toDF(*map(str, range(len(names))))
-    outcomes = numbered.mapInArrow(partial(task_outcome, writer, names), "outcome BINARY")
+    work = partial(task_outcome, writer, names, copy is not None)
+    outcomes = numbered.mapInArrow(work, "outcome BINARY")
     if copy is not None:
         outcomes = in_copy(copy, outcomes)
     try:

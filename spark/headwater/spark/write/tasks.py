@@ -36,7 +36,7 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.spark.options import WriteOptions
-from headwater.spark.write.narrow_rows import WideRow, named_rows
+from headwater.spark.write.narrow_rows import WideRow, narrow_rows
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
@@ -215,13 +215,17 @@ class _Files:
 
 
 def task_outcome(
-    writer: DataSourceArrowWriter, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+    writer: DataSourceArrowWriter,
+    names: Sequence[str],
+    marked: bool,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """A task's message and no error, or no message and an error that a repetition would not mend.
 
     Args:
         writer: The writer, after `plan`.
-        names: The names of the columns, as for `named_rows`.
+        names: The names that the columns of the batches are to have.
+        marked: True if the last column tells of wide rows, see `with_wide_marked`.
         batches: The task's rows.
 
     Returns:
@@ -230,7 +234,8 @@ def task_outcome(
     message: WriterCommitMessage | None = None
     failure: HeadwaterError | WideRow | None = None
     try:
-        message = writer.write(named_rows(batches, names))
+        named = (batch.rename_columns(names) for batch in batches)
+        message = writer.write(narrow_rows(named) if marked else named)
     except Unavailable:
         raise
     except (HeadwaterError, WideRow) as error:
