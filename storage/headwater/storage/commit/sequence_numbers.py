@@ -1,4 +1,4 @@
-"""What a commit says of its rows' sequence numbers, where options ask for more than files tell.
+"""Sequence numbers that a commit tells of its rows, where options ask for more than files say.
 
 Source: ``FileStoreCommitImpl.stampSequenceWithSnapshotId``, ``SequenceSnapshotProperties.java``.
 """

@@ -122,7 +122,7 @@ def _share_rows(one: DataFile, other: DataFile) -> bool:
 
 
 def _messages(missing: Sequence[tuple[str, ManifestEntry]], base: Snapshot) -> list[CommitMessage]:
-    """What takes the files away, a message for each bucket."""
+    """The messages that take the files away, one for each bucket."""
     buckets: dict[tuple[bytes, int, int], list[DataFile]] = {}
     for _, entry in missing:
         key = entry.partition, entry.bucket, entry.total_buckets
