@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from tests.catalog.interrupted import Racing
+from tests.interrupted import Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from tests.chain_tables import OPTIONS, STOCK, Row, rows
+from tests.interrupted import WatchedBranches
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -21,13 +21,6 @@ from headwater.storage.maintenance.partition_expiry import PartitionRetention
 from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.chain import chain_options
 from headwater.storage.schema.change import AddColumn, SetOption
-from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import (
-    BranchPointers,
-    CommitAnswer,
-    PartitionStatistics,
-    SnapshotPointer,
-)
 from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
@@ -291,32 +284,6 @@ def test_partitions_expire_that_no_later_one_builds_on(
     assert named.expire_partitions().dropped == ()
     with pytest.raises(Invalid, match="expire by values-time, not update-time"):
         named.expire_partitions(strategy="update-time")
-
-
-@dataclass
-class WatchedBranches:
-    """The pointers of a table's branches, and a watcher told of each use before it happens."""
-
-    inner: SnapshotPointer
-    watcher: Callable[[str], object]
-    branch: str = "main"
-
-    def of_branch(self, branch: str) -> SnapshotPointer:
-        assert isinstance(self.inner, BranchPointers)
-        return WatchedBranches(self.inner.of_branch(branch), self.watcher, branch)
-
-    def latest(self) -> Snapshot | None:
-        self.watcher(f"look at {self.branch}")
-        return self.inner.latest()
-
-    def was_taken(self, snapshot: Snapshot) -> bool | None:
-        return self.inner.was_taken(snapshot)
-
-    def commit(
-        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> CommitAnswer:
-        self.watcher(f"commit to {self.branch}")
-        return self.inner.commit(snapshot, base, statistics)
 
 
 FEBRUARY = {"region": "EU", "day": "20260201"}

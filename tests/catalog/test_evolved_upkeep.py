@@ -19,7 +19,7 @@ from tests.catalog.evolved_tables import (
     racing_update,
     rows,
 )
-from tests.catalog.interrupted import Racing
+from tests.interrupted import Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect

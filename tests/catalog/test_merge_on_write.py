@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.catalog.interrupted import Racing
 from tests.dying_files import Killed, MortalFiles
+from tests.interrupted import Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.catalog.interrupted import Racing
 from tests.dying_files import Killed, MortalFiles
+from tests.interrupted import Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect

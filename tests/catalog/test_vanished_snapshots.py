@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.catalog.interrupted import Overtaken, Racing
+from tests.interrupted import Overtaken, Racing
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake

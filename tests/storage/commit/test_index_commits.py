@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from tests.dying_files import Killed, MortalFiles
+from tests.interrupted import Racing
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
@@ -31,7 +32,6 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.snapshot.tag import Tag, delete_tag_file, list_tag_files, write_tag_file
-from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
@@ -165,28 +165,6 @@ def test_an_index_that_another_commit_replaced_is_a_conflict(new_table: NewTable
         commit(table, message([mine]))
     assert indexes(table) == [other.file_name]
     assert table.files_below("manifest") == before
-
-
-@dataclass
-class Racing:
-    """A pointer before whose next commit something else happens."""
-
-    inner: SnapshotPointer
-    before: Callable[[], object] | None
-
-    def latest(self) -> Snapshot | None:
-        return self.inner.latest()
-
-    def was_taken(self, snapshot: Snapshot) -> bool | None:
-        return self.inner.was_taken(snapshot)
-
-    def commit(
-        self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
-    ) -> CommitAnswer:
-        before, self.before = self.before, None
-        if before is not None:
-            before()
-        return self.inner.commit(snapshot, base, statistics)
 
 
 def test_index_commits_that_race_are_checked_again(new_table: NewTable) -> None:
