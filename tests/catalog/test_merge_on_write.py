@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.dying_files import Killed, MortalFiles
 from tests.interrupted import Racing
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -48,7 +49,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def make(lake: Lake, **options: str) -> Table:
-    named = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    named = option_names(options)
     # No run joins the newer ones for being small, so that each commit's rows have their own level.
     alone = {"compaction.size-ratio": "-99", "compaction.max-size-amplification-percent": "9999"}
     given = {"bucket": "1", "deletion-vectors.enabled": "true", **alone, **named}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
-from headwater.client import Lake, connect
+from headwater.client import Lake
 from headwater.storage.errors import NotFound
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.stream import StreamPosition, next_plan
@@ -24,16 +23,12 @@ COLUMNS = pa.schema(
     ]
 )
 
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with connect(str(tmp_path / "lake")) as lake:
-        lake.create_database("sales")
-        yield lake
+# One way to reach a catalog will do: the engine is the same behind both.
+pytestmark = pytest.mark.parametrize("lake", ["embedded"], indirect=True)
 
 
 def new_table(lake: Lake, **options: str) -> Table:
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table(
         "sales.told",
         COLUMNS,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -26,7 +27,7 @@ DAY = timedelta(days=1)
 
 
 def daily(lake: Lake, **options: str) -> Table:
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table("sales.daily", COLUMNS, partition_keys=["dt"], options=plain)
 
 

@@ -5,17 +5,17 @@ As in ``PrimaryKeySimpleTableTest.java`` and ``SortMergeSnapshotOrderingTest.jav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
-from headwater.client import Lake, connect
+from headwater.client import Lake
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.local import local_path
@@ -30,16 +30,12 @@ COLUMNS = pa.schema(
     [pa.field("k", pa.int64(), nullable=False), ("a", pa.int64()), ("b", pa.int64())]
 )
 
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with connect(str(tmp_path / "lake")) as lake:
-        lake.create_database("sales")
-        yield lake
+# One way to reach a catalog will do: the engine is the same behind both.
+pytestmark = pytest.mark.parametrize("lake", ["embedded"], indirect=True)
 
 
 def new_table(lake: Lake, **options: str) -> Table:
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table(
         "sales.ordered", COLUMNS, primary_keys=["k"], options={**ORDERED, **plain}
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
@@ -20,7 +21,7 @@ def new_table(folder: Path, **options: str) -> Table:
     """A table with options; ``_`` stands for ``-`` and ``__`` for ``.``."""
     lake = connect(str(folder))
     lake.create_database("d", ignore_if_exists=True)
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given = option_names(options)
     return lake.create_table("d.t", SCHEMA, partition_keys=["day"], options=given)
 
 

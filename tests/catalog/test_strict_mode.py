@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -25,7 +26,7 @@ KEYED = {"bucket": "1", "write-only": "true"}
 
 
 def new_table(lake: Lake, *, keyed: bool = True, **options: str) -> Table:
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table(
         "sales.strict",
         COLUMNS,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -32,7 +33,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def new_table(lake: Lake, partition_keys: Sequence[str] = (), **options: str) -> Table:
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table("sales.log", COLUMNS, partition_keys=partition_keys, options=plain)
 
 

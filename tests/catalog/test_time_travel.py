@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -43,7 +44,7 @@ def write_with_watermark(table: Table, k: int, watermark: int | None) -> None:
 
 
 def keys(table: Table, **options: str) -> list[int]:
-    named = {key.replace("__", ".").replace("_", "-"): text for key, text in options.items()}
+    named = option_names(options)
     found = table.with_options(named).scan().to_arrow()
     return sorted(found["k"].to_pylist())
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
@@ -26,7 +27,7 @@ Result = TypeVar("Result")
 def new_table(folder: Path, primary_keys: Sequence[str] = ("k",), **options: str) -> Table:
     lake = connect(str(folder))
     lake.create_database("d", ignore_if_exists=True)
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given = option_names(options)
     return lake.create_table(
         "d.t", SCHEMA, primary_keys=primary_keys, options={"bucket": "1", **given}
     )

@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
@@ -172,7 +173,7 @@ def all_types(moment: dt.datetime = dt.datetime(1960, 12, 31, 23, 59, 59, 999999
 
 def of_all_types(lake: Lake, name: str, *, keyed: bool, **options: str) -> Table:
     lake.drop_table(name, ignore_if_not_exists=True)
-    plain = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    plain = option_names(options)
     return lake.create_table(
         name,
         Schema(KEY_AND_ALL),

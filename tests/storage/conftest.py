@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.option_names import option_names
 
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess, local_uri
@@ -57,7 +58,7 @@ class StoredTable:
 
     def with_options(self, **options: str) -> StoredTable:
         """The same table with other options; ``_`` stands for ``-`` and ``__`` for ``.``."""
-        plain = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+        plain = option_names(options)
         schema = self.storage.schema.with_options(plain)
         return StoredTable(self.storage.with_schema(schema), self.pointer, self.clock)
 
