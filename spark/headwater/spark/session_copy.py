@@ -39,11 +39,7 @@ class SessionCopy:
         """The copy of a session, both as the JVM has them."""
         with self._lock:
             found = session.conf().getAll()
-            if not (
-                self._copy is not None
-                and session.equals(self._session)
-                and found.equals(self._found)
-            ):
+            if not (session.equals(self._session) and found.equals(self._found)):
                 copy = session.cloneSession()
                 for key, value in self.settings.items():
                     copy.conf().set(key, value)
