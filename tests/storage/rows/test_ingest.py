@@ -286,7 +286,28 @@ def test_a_named_index_becomes_columns_and_a_nameless_one_counts_rows() -> None:
             arrow_table(index)
 
 
-@pytest.mark.parametrize("data", [7, "text", pd.DataFrame({"a": [1, "x"]}), {"a": [1, "x"]}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        7,
+        "text",
+        pd.DataFrame({"a": [1, "x"]}),
+        {"a": [1, "x"]},
+        {"a": 7},
+        # What Arrow itself answers with errors of Python, or of pandas.
+        [{"a": 2**70}],
+        pd.DataFrame({"a": [2**70]}),
+        {"a": ["\ud800"]},
+        {"a": [pd.NaT]},
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    ],
+)
 def test_what_is_not_a_table_is_refused(data: object) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(Invalid, match="cannot"):
         arrow_table(data)
+
+
+@pytest.mark.parametrize("twice", ["a", "_ROW_KIND"])
+def test_two_columns_of_one_name_are_refused(twice: str) -> None:
+    with pytest.raises(Invalid, match=f"more than one column '{twice}'"):
+        arrow_table(pa.table([[1], ["+I"], ["-D"]], names=["n", twice, twice]))

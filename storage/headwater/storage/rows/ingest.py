@@ -71,27 +71,38 @@ def arrow_table(data: TabularData) -> pa.Table:
             an Arrow stream, a mapping of columns, or a list of rows as mappings.
 
     Raises:
-        Invalid: It is something else, or a column has no single type.
+        Invalid: It is something else, a column has no single type, Arrow cannot hold a value, or
+            columns have the same name.
     """
     try:
-        match data:
-            case pa.Table():
-                return data
-            case pa.RecordBatch():
-                return pa.Table.from_batches([data])
-            case Mapping():
-                return pa.table(dict(data))
-            case list() | tuple():
-                return _rows_table(data)
-        if (frame := _polars_frame(data)) is not None:
-            return frame.to_arrow()
-        if (pandas := _pandas_frame(data)) is not None:
-            # Not through the Arrow stream: that would make an index of row numbers a column.
-            return pa.Table.from_pandas(pandas, preserve_index=False)
-        if isinstance(data, _ArrowStream):
-            return pa.table(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        table = _arrow_table(data)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        # Not all that Arrow raises of values that it cannot hold is an error of its own.
         raise Invalid(f"the data cannot be read as Arrow columns: {error}") from error
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise Invalid(f"the data has more than one column '{twice}'")
+    return table
+
+
+def _arrow_table(data: TabularData) -> pa.Table:
+    match data:
+        case pa.Table():
+            return data
+        case pa.RecordBatch():
+            return pa.Table.from_batches([data])
+        case Mapping():
+            return pa.table(dict(data))
+        case list() | tuple():
+            return _rows_table(data)
+    if (frame := _polars_frame(data)) is not None:
+        return frame.to_arrow()
+    if (pandas := _pandas_frame(data)) is not None:
+        # Not through the Arrow stream: that would make an index of row numbers a column.
+        return pa.Table.from_pandas(pandas, preserve_index=False)
+    if isinstance(data, _ArrowStream):
+        return pa.table(data)
     raise Invalid(
         f"cannot write a {type(data).__name__}: pass an Arrow table, a Polars or pandas frame, "
         "a mapping of columns or a list of rows"

@@ -72,6 +72,11 @@ def take_row_kinds(
                 "'rowkind.field' takes the rows' kinds from"
             )
         row_kinds = table.column(column)
+    if not isinstance(row_kinds, pa.Array | pa.ChunkedArray):
+        raise Invalid(
+            f"table {name}: row kinds are an Arrow array, such as pa.array(['+I', '-D']), not a "
+            f"{type(row_kinds).__name__}"
+        )
     if len(row_kinds) != table.num_rows:
         raise Invalid(f"table {name}: {table.num_rows} rows have {len(row_kinds)} row kinds")
     kinds = _numbers(row_kinds, name)
