@@ -350,6 +350,33 @@ def test_nested_values_are_compared(tmp_path: Path) -> None:
     assert table.changes(2).to_arrow()["k"].to_pylist() == [1, 1, 2, 2, 3, 3]
 
 
+def test_maps_are_compared_whatever_the_order_of_their_entries(tmp_path: Path) -> None:
+    lake = connect(str(tmp_path))
+    lake.create_database("d")
+    maps = pa.map_(pa.string(), pa.int64())
+    schema = pa.schema(
+        [
+            pa.field("k", pa.int64(), False),
+            ("m", maps),
+            ("inner", pa.list_(pa.struct([("m", maps)]))),
+        ]
+    )
+    options = {
+        "bucket": "1", "changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true",
+    }  # fmt: skip
+    table = lake.create_table("d.m", schema, primary_keys=["k"], options=options)
+    one, other = [("a", 1), ("b", None), ("c", 3)], [("c", 3), ("a", 1), ("b", None)]
+    unlike = [("c", 1), ("a", 3), ("b", None)]
+    versions = [(one, one), (one, other), (one, unlike), (None, one), ([], None)]
+    for version in range(2):
+        rows = [
+            {"k": k, "m": maps[version], "inner": [{"m": maps[version]}, {"m": None}]}
+            for k, maps in enumerate(versions)
+        ]
+        table.write(pa.Table.from_pylist(rows, schema))
+    assert table.changes(2).to_arrow()["k"].to_pylist() == [2, 2, 3, 3, 4, 4]
+
+
 def test_rows_of_other_partitions_and_buckets_are_not_told(tmp_path: Path) -> None:
     lake = connect(str(tmp_path))
     lake.create_database("d")

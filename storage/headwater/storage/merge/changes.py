@@ -24,6 +24,7 @@ from headwater.storage.rows.gather import take_rows
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.ordering import Comparable, concatenate
 from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask, numpy_values
+from headwater.storage.types.nested_arrays import holds_maps, ordered_maps
 
 __all__ = ["MergedRange", "equal_rows", "merge_changes"]
 
@@ -232,6 +233,12 @@ def _equal_values(left: pa.Array, right: pa.Array) -> Mask:
 
         equal = pl.Series(left).eq_missing(pl.Series(right))
         mask: Mask = equal.to_numpy().astype(np.bool_)
+        unlike = np.flatnonzero(~mask)
+        if len(unlike) and holds_maps(left.type):
+            # The entries of a map have no order.
+            pairs = [ordered_maps(side.take(arrow_values(unlike))) for side in (left, right)]
+            again = pl.Series(pairs[0]).eq_missing(pl.Series(pairs[1]))
+            mask[unlike] = again.to_numpy()
         return mask
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     equal_values = pc.or_(pc.fill_null(pc.equal(left, right), False), both_null)

@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["list_offsets", "list_with", "map_entries", "map_with", "struct_with"]
+__all__ = [
+    "holds_maps",
+    "list_offsets",
+    "list_with",
+    "map_entries",
+    "map_with",
+    "ordered_maps",
+    "struct_with",
+]
 
 
 def list_offsets(array: pa.Array) -> pa.Array:
@@ -57,3 +65,31 @@ def struct_with(
 ) -> pa.Array:
     """A struct column with other fields."""
     return pa.StructArray.from_arrays(children, fields=list(fields), mask=array.is_null())
+
+
+def holds_maps(data_type: pa.DataType) -> bool:
+    """True if an Arrow type is a map, or has one in it."""
+    parts = (data_type.field(at).type for at in range(data_type.num_fields))
+    return bool(pa.types.is_map(data_type)) or any(map(holds_maps, parts))
+
+
+def ordered_maps(array: pa.Array) -> pa.Array:
+    """A column with the entries of its maps in the order of their keys, if these have one."""
+    kind = array.type
+    if not holds_maps(kind):
+        return array
+    if pa.types.is_list(kind):
+        return list_with(array, ordered_maps(array.flatten()), kind)
+    if pa.types.is_struct(kind):
+        children = [ordered_maps(array.field(at)) for at in range(kind.num_fields)]
+        return struct_with(array, children, list(kind))
+    if not pa.types.is_map(kind):
+        return array
+    keys, values = map_entries(array)
+    values = ordered_maps(values)
+    if not pa.types.is_nested(keys.type):
+        owners = np.repeat(np.arange(len(array)), np.diff(list_offsets(array).to_numpy()))
+        entries = pa.table([pa.array(owners), keys], names=["owner", "key"])
+        order = pc.sort_indices(entries, [("owner", "ascending"), ("key", "ascending")])
+        keys, values = keys.take(order), values.take(order)
+    return map_with(array, keys, values, kind)
