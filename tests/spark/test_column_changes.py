@@ -156,6 +156,7 @@ def test_what_a_table_does_not_allow_is_refused(spark: SparkSession, lake: Spark
     assert len(lake.catalog.table("db.t").snapshots()) == 2
 
 
+@pytest.mark.modes
 def test_a_stream_tells_of_rows_that_are_added(
     spark: SparkSession, lake: SparkLake, tmp_path: Path
 ) -> None:

@@ -166,6 +166,7 @@ class Copy:
                 self.held[row[0]] = tuple(row)
 
 
+@pytest.mark.modes
 @calls_functions_here
 def test_a_stream_of_a_part_survives_restarts(
     ada: SparkLake, owner: Lake, spark: SparkSession, tmp_path: Path

@@ -366,6 +366,7 @@ def test_a_stream_says_what_it_does_with_deletes(
     assert rows(lake.table(TARGET)) == rows(numbered(0, 10))
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("keyed")
 def test_a_stream_tells_what_overwrites_replaced(
     lake: SparkLake, follow: Follow, numbered: Numbered
@@ -413,6 +414,7 @@ def test_a_restarted_query_sees_a_column_that_was_added(
     assert lake.table(TARGET).where("score = 7").count() == 10
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("keyed")
 def test_a_complete_result_replaces_the_last_one(
     spark: SparkSession, lake: SparkLake, tmp_path: Path

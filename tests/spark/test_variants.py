@@ -57,6 +57,7 @@ def test_variants_come_back_as_they_were(
     assert lake.table("db.t").count() == (3 if keyed else 4)
 
 
+@pytest.mark.modes
 def test_variants_are_streamed(spark: SparkSession, lake: SparkLake, tmp_path: Path) -> None:
     df = spark.sql(VALUES)
     for name in ("db.source", "db.target"):

@@ -278,6 +278,7 @@ def test_inserts_by_name_add_columns_if_the_session_says_so(lake: SparkLake) -> 
     ]
 
 
+@pytest.mark.modes
 def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> None:
     """Wherever a moment says which partition is replaced, dropped or written to."""
     lake.sql("USE db")

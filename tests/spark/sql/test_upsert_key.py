@@ -28,6 +28,7 @@ def _sql(new: list[Row]) -> str:
     return ", ".join(f"({', '.join(map(literal, row))})" for row in new)
 
 
+@pytest.mark.modes
 def test_new_rows_take_the_place_of_those_with_the_same_key(lake: SparkLake) -> None:
     lake.sql("USE db")
     lake.sql("CREATE TABLE t (k INT, a INT, b STRING) TBLPROPERTIES ('upsert-key' = 'k')")
