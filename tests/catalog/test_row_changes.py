@@ -407,6 +407,24 @@ def test_keys_are_not_changed_by_a_merge(lake: Lake) -> None:
     assert rows_of(table) == [*numbered(1, 2), (5, "a", 50)]
 
 
+@pytest.mark.parametrize("count", [2, 1500])
+def test_rows_are_matched_by_every_nanosecond_of_a_key(lake: Lake, count: int) -> None:
+    schema = pa.schema(
+        [pa.field("at", pa.timestamp("ns"), False), ("v", pa.int64()), ("w", pa.string())]
+    )
+    table = lake.create_table("db.t", schema, primary_keys=["at"], options={"bucket": "1"})
+    moments = pa.array([1001 * number + 999 for number in range(count)], pa.timestamp("ns"))
+    values = pa.array(range(count))
+    table.write(pa.table({"at": moments, "v": values, "w": ["kept"] * count}))
+    table.merge(pa.table({"at": moments, "v": pc.negate(values)}), on=["at"])
+    assert table.scan(["v", "w"]).to_arrow().to_pydict() == {
+        "v": [-number for number in range(count)],
+        "w": ["kept"] * count,
+    }
+    table.merge(pa.table({"at": moments.slice(1)}), on=["at"], when_matched="delete")
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [0]
+
+
 def test_a_merge_into_an_empty_table_inserts(lake: Lake) -> None:
     table = make(lake, "marked")
     snapshot = table.merge(as_table(numbered(1, 2)), on=["id"])

@@ -196,9 +196,7 @@ def _ends(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _ends_of_numbers(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     ends = pc.min_max(values)
-    return pa.array([ends["min"].as_py()], values.type), pa.array(
-        [ends["max"].as_py()], values.type
-    )
+    return pa.array([ends["min"]], values.type), pa.array([ends["max"]], values.type)
 
 
 def _hashes(values: pa.Array) -> npt.NDArray[np.uint64]:

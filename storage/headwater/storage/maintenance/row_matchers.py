@@ -176,7 +176,7 @@ def _value(rows: pa.Table, name: str, value: Assignment) -> pa.Array | pa.Chunke
         return _polars_value(rows, name, value)
     try:
         scalar = pa.scalar(value)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError, ValueError) as error:
         raise Invalid(f"column '{name}' cannot be set to {value!r}: {error}") from error
     return pa.repeat(scalar, rows.num_rows)
 
@@ -374,10 +374,10 @@ def _among_values(name: str, data_type: AtomicType, values: pa.ChunkedArray) -> 
     """The condition that a column has one of some values, none of them null."""
     distinct = pc.unique(values)
     if len(distinct) <= _MOST_VALUES:
-        return In(name, tuple(storage_value(each.as_py(), data_type) for each in distinct))
+        return In(name, tuple(storage_value(each, data_type) for each in distinct))
     try:
         ends = pc.min_max(values)
     except pa.ArrowNotImplementedError:
         return None
-    low, high = (storage_value(ends[each].as_py(), data_type) for each in ("min", "max"))
+    low, high = (storage_value(ends[each], data_type) for each in ("min", "max"))
     return And((Comparison(name, ">=", low), Comparison(name, "<=", high)))
