@@ -335,7 +335,8 @@ def merge_source(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> 
         if name not in source.column_names:
             raise Invalid(f"table {storage.name}: the source has no column '{name}'")
     own = [item for item in schema.fields if item.name in source.column_names]
-    some = replace(schema, fields=tuple(own), primary_keys=(), partition_keys=())
+    partition_keys = tuple(name for name in schema.partition_keys if name in source.column_names)
+    some = replace(schema, fields=tuple(own), primary_keys=(), partition_keys=partition_keys)
     # Nulls become default values when rows are written: before, they match none.
     return coerce(source, some, storage.name, storage.runtime.time_zone, keeps_nulls=True)
 

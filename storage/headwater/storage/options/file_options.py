@@ -28,6 +28,12 @@ class FileOptions(OptionMap):
         return self._by_level("file.format.per.level")
 
     @property
+    def may_write_orc(self) -> bool:
+        """True if some new files are ORC files, which keep no spaces at the end of CHAR values."""
+        formats = [self.file_format, *self.file_format_per_level.values()]
+        return "orc" in [*formats, self.changelog_file_format]
+
+    @property
     def changelog_file_format(self) -> str | None:
         """The format of new changelog files; None is that of data files on their level."""
         return self._word("changelog-file.format")

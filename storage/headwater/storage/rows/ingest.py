@@ -167,7 +167,9 @@ def coerce(
 
     A nullable column that the data lacks becomes its default value, or null; those of the primary
     key must be there. A null becomes its column's default value, too (``DefaultValueRow.java``),
-    but in a primary key, where it is a value of its own.
+    but in a primary key, where it is a value of its own. CHAR values lose the spaces at their end
+    where they may come to ORC files, which do not give them back: else buckets, the order of keys,
+    indexes and statistics would be those of other values.
 
     Args:
         table: The data.
@@ -199,8 +201,20 @@ def coerce(
         is_filled = not keeps_nulls and field.name not in schema.primary_keys
         if is_filled and field.default_value is not None and column.null_count:
             column = column.fill_null(_default(field, field.default_value, where, zone))
+        if _loses_spaces(field, schema):
+            column = pc.utf8_rtrim(column, " ")
         columns.append(column)
     return pa.table(columns, schema=schema.arrow)
+
+
+def _loses_spaces(field: DataField, schema: TableSchema) -> bool:
+    """True if spaces at the end of a column's values would not be read again."""
+    return (
+        isinstance(field.type, AtomicType)
+        and field.type.root is Root.CHAR
+        and field.name not in schema.partition_keys
+        and schema.table_options.may_write_orc
+    )
 
 
 def _check_names(names: Sequence[str], schema: TableSchema, table: str) -> None:

@@ -12,6 +12,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -216,10 +217,14 @@ class Pruner:
         if total_buckets < 1:
             return True
         fields = self._storage.schema.bucket_key_fields
-        old = self._storage.schema_by_id(schema_id).field_by_id
+        schema = self._storage.schema_by_id(schema_id)
+        old = schema.field_by_id
         for item in fields:
             # The hash is of the value that the column had when the file was written.
             if item.id not in old or not keeps_form(old[item.id].type, item.type):
+                return True
+            # Other engines hash spaces that ORC files do not give back.
+            if _root(old[item.id].type) is Root.CHAR and schema.table_options.may_write_orc:
                 return True
         if total_buckets not in self._buckets:
             self._buckets[total_buckets] = self._hashed(total_buckets)
@@ -350,8 +355,26 @@ def _evolved(
         elif _comparable_types(old.type, item.type):
             found = _ranges(stats, fields, file.row_count) if found is None else found
             if old.name in found:
-                ranges[item.name] = found[old.name]
+                known = found[old.name]
+                ranges[item.name] = _unpadded(known) if _loses_spaces(old, file) else known
     return ranges
+
+
+def _loses_spaces(stored: DataField, file: DataFile) -> bool:
+    """True if a column's values are read without the spaces at their end."""
+    return _root(stored.type) is Root.CHAR and file.file_name.endswith(".orc")
+
+
+def _unpadded(known: ColumnRange) -> ColumnRange:
+    """A range of texts without the spaces at their end, of which others may be in manifests.
+
+    What is left of the least text is not above what is left of any, up to a character that sorts
+    before a space.
+    """
+    if not isinstance(known.minimum, str):
+        return known
+    least = "".join(itertools.takewhile(lambda character: character >= " ", known.minimum))
+    return replace(known, minimum=least.rstrip(" "))
 
 
 def indexed_columns(
@@ -370,13 +393,16 @@ def indexed_columns(
 
     Returns:
         By present name: those that were there under the same id, in a type whose values are still
-        the same. A partition column may be another value in the file than in its manifest.
+        the same. A partition column may be another value in the file than in its manifest, and the
+        index of a CHAR column in an ORC file may hold spaces that are not read.
     """
     asked = columns_of(predicate).difference(present.partition_keys)
     found: dict[str, DataField] = {}
     for item in wanted:
         old = stored.field_by_id.get(item.id)
-        if item.name in asked and old is not None and keeps_form(old.type, item.type):
+        if item.name not in asked or old is None or not keeps_form(old.type, item.type):
+            continue
+        if _root(old.type) is not Root.CHAR or not stored.table_options.may_write_orc:
             found[item.name] = old
     return found
 
