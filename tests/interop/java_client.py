@@ -41,8 +41,8 @@ def start_gateway(version: str) -> JavaGateway:
     assert spec is not None
     assert spec.origin is not None
     jars = Path(spec.origin).parent / "jars"
-    needed = ["hadoop-client-*.jar", "slf4j-api-*.jar", "commons-logging-*.jar", "log4j-*.jar"]
-    found = [str(path) for pattern in needed for path in sorted(jars.glob(pattern))]
+    needed = ["hadoop-client", "slf4j-api", "commons-logging", "log4j", "lz4-java"]
+    found = [str(path) for name in needed for path in sorted(jars.glob(f"{name}-*.jar"))]
     py4j = next(jars.glob("py4j-*.jar"))
     home = os.environ.get("JAVA_HOME")
     port, secret = launch_gateway(

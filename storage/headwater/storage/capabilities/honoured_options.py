@@ -162,6 +162,15 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("orc.compress", "the codec of new ORC files"),
     _honoured("orc.timestamp-ltz.legacy.type", "how TIMESTAMP_LTZ in ORC files is read"),
     _honoured("file.block-size", "the size of a Parquet row group or an ORC stripe"),
+    _honoured("fields.<column>.map.storage-layout", "whether new files keep a MAP by its keys"),
+    _honoured(
+        "fields.<column>.map.shared-shredding.max-columns",
+        "the most columns that keys get in a file",
+    ),
+    _honoured(
+        "fields.<column>.map.shared-shredding.column-placement-policy",
+        "the way in which they find these columns",
+    ),
     _honoured("file.compression.zstd-level", "the level of the codec zstd"),
     _honoured("data-file.prefix", "the beginning of the names of data files"),
     _honoured("changelog-file.prefix", "the beginning of the names of changelog files"),

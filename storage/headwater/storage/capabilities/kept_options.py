@@ -89,9 +89,7 @@ _KEPT: Mapping[str, str] = {
         vector-search.lateral-join.batch-size
         """,
     "what belongs to another option, which is refused": """
-        chain-table.streaming.merge-snapshot
-        fields.<column>.map.shared-shredding.column-placement-policy
-        fields.<column>.map.shared-shredding.max-columns metadata.iceberg.<setting>
+        chain-table.streaming.merge-snapshot metadata.iceberg.<setting>
         """,
     "columns of types VARIANT, BLOB and VECTOR": """
         blob-descriptor-field blob-descriptor.<setting>

@@ -125,12 +125,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         "whether files are sorted by other columns than the key",
         because="its files are not in the order of keys, by which Headwater merges and looks up",
     ),
-    _never(
-        "fields.<column>.map.storage-layout",
-        "whether a MAP is stored as columns of its keys",
-        one_of("default"),
-        "each file gives keys columns of its own, which Headwater neither reads nor writes",
-    ),
     _no_writes(
         "vector.file.format",
         "the format of files that hold columns of type VECTOR alone",

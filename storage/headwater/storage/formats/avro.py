@@ -9,13 +9,13 @@ which it needs to find its way through the bytes. Source: ``AvroFileFormat.java`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from headwater.storage.errors import CorruptData
+from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.avro_blocks import OPTION_CODECS, BlockReader, block, header
 from headwater.storage.formats.avro_decoding import RowDecoder
@@ -141,6 +141,13 @@ class AvroWriter(FileWriter):
         for start in range(0, rows.num_rows, step):
             for batch in rows.slice(start, step).combine_chunks().to_batches():
                 self._append(batch)
+
+    def describe(self, columns: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Raises Unsupported: there is no place for it."""
+        raise Unsupported(
+            f"an Avro file cannot say how column '{min(columns)}' is stored; set the option "
+            "'file.format' to parquet or orc"
+        )
 
     def _append(self, rows: pa.RecordBatch) -> None:
         encoded = encode_rows(rows, self.fields)

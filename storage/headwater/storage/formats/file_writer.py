@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
@@ -17,7 +17,7 @@ from headwater.storage.formats.protocol import WrittenFile
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["FileWriter"]
+__all__ = ["FileWriter", "cast_column"]
 
 
 class _Abort(Exception):
@@ -39,6 +39,7 @@ class FileWriter(ABC):
         fields: The columns.
         sink: The destination of the bytes.
         row_count: Rows written so far.
+        described: What the file says of its columns, see `describe`.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class FileWriter(ABC):
         self._stack = ExitStack()
         self.sink: pa.NativeFile = self._stack.enter_context(files.open_output(path))
         self.row_count = 0
+        self.described: Mapping[str, Mapping[bytes, bytes]] = {}
         self._written: WrittenFile | None = None
 
     @property
@@ -88,25 +90,15 @@ class FileWriter(ABC):
                 raise Invalid(f"column '{item.name}' is NOT NULL but holds a null")
         if table.schema.equals(self.schema):
             return table
-        try:
-            columns = [
-                self._cast(column, field.type, item)
-                for column, field, item in zip(table.columns, self.schema, self.fields, strict=True)
-            ]
-            return pa.table(columns, schema=self.schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise Invalid(f"rows do not fit file {self.path}: {error}") from error
+        columns = [
+            cast_column(column, field.type, item, self.path)
+            for column, field, item in zip(table.columns, self.schema, self.fields, strict=True)
+        ]
+        return pa.table(columns, schema=self.schema)
 
-    def _cast(
-        self, column: pa.ChunkedArray, target: pa.DataType, item: DataField
-    ) -> pa.ChunkedArray:
-        if column.type.equals(target):
-            return column
-        if not isinstance(item.type, AtomicType):
-            # Arrow casts no null row of a struct that has a NOT NULL field.
-            made = [filled_below_nulls(chunk, item.type, item.name) for chunk in column.chunks]
-            column = pa.chunked_array(made, column.type)
-        return column.cast(target)
+    def describe(self, columns: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Have the file hold metadata of these columns in an Arrow schema."""
+        self.described = columns
 
     def close(self) -> WrittenFile:
         """Finish the file; it is there, durably, when this returns."""
@@ -135,3 +127,29 @@ class FileWriter(ABC):
             self.close()
         else:
             self.abort()
+
+
+def cast_column(
+    column: pa.ChunkedArray, target: pa.DataType, item: DataField, path: str
+) -> pa.ChunkedArray:
+    """A column as the Arrow type that a file has for it.
+
+    Args:
+        column: The values.
+        target: The type.
+        item: The column.
+        path: The file's URI, for errors.
+
+    Raises:
+        Invalid: A value does not fit.
+    """
+    if column.type.equals(target):
+        return column
+    try:
+        if not isinstance(item.type, AtomicType):
+            # Arrow casts no null row of a struct that has a NOT NULL field.
+            made = [filled_below_nulls(chunk, item.type, item.name) for chunk in column.chunks]
+            column = pa.chunked_array(made, column.type)
+        return column.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Invalid(f"rows do not fit file {path}: {error}") from error

@@ -15,6 +15,7 @@ import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.arrow_metadata import SCHEMA_KEY, columns_metadata
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.orc_checksum import check_orc
 from headwater.storage.formats.orc_schema import refuse_for_orc
@@ -36,6 +38,7 @@ from headwater.storage.formats.protocol import (
     readable,
     rows_without_columns,
 )
+from headwater.storage.formats.shredded_columns import ShreddedColumns
 from headwater.storage.options import TableOptions
 from headwater.storage.types.arrow_numbers import Integers
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -142,6 +145,12 @@ class OrcReader:
                 f"file {path} holds {self._tail.row_count} rows, but the manifest says {row_count}"
             )
 
+    @cached_property
+    def _shredded(self) -> ShreddedColumns:
+        with readable(self.path):
+            entry = self._tail.entry(SCHEMA_KEY)
+        return ShreddedColumns(self.path, {} if entry is None else columns_metadata(entry))
+
     @property
     def row_groups(self) -> range:
         """The stripes' numbers."""
@@ -190,16 +199,19 @@ class OrcReader:
         if missing:
             raise CorruptData(f"file {self.path} lacks column '{missing[0]}'")
         names = [item.name for item in columns]
+        stored = [self._shredded.stored(item) for item in columns]
+        batch_rows = self._shredded.batch_rows(columns, batch_rows)
         rows = batch_rows if batch_bytes is None else min(batch_rows, _BOUNDED_ROWS)
         for stripe in self.row_groups if row_groups is None else row_groups:
             expected = self._tail.stripes[stripe].row_count
             if not columns:
                 yield from rows_without_columns(expected, batch_rows)
                 continue
-            zone = self._zone(stripe, columns)
+            zone = self._zone(stripe, stored)
             found = 0
             for batch in self._stripe(stripe, names, rows):
-                arrays = [_converted(batch.column(item.name), item.type, zone) for item in columns]
+                arrays = [_converted(batch.column(item.name), item.type, zone) for item in stored]
+                arrays = list(map(self._shredded.whole, arrays, columns))
                 found += batch.num_rows
                 yield pa.RecordBatch.from_arrays(arrays, names)
             if found != expected:

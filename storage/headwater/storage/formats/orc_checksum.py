@@ -8,44 +8,59 @@ is without the entry, and of what follows it. Source: ORC's specification, ``orc
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from itertools import starmap
 
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.formats.held_output import HeldOutput
 from headwater.storage.formats.orc_messages import written
-from headwater.storage.formats.orc_tail import FOOTER_LENGTH, OrcTail, in_chunks
+from headwater.storage.formats.orc_tail import (
+    FOOTER_LENGTH,
+    METADATA_NAME,
+    METADATA_VALUE,
+    USER_METADATA,
+    OrcTail,
+    in_chunks,
+)
 
 __all__ = ["check_orc", "write_with_checksum"]
 
 _ENTRY = b"headwater.crc32"
-_USER_METADATA, _NAME, _VALUE = 5, 1, 2
 _CRC_BYTES = 4
 _READ_BYTES = 1 << 22
 
 
-def _entry(crc: int) -> bytes:
-    value = crc.to_bytes(_CRC_BYTES, "big")
-    return written({_USER_METADATA: [written({_NAME: [_ENTRY], _VALUE: [value]})]})
+def _entry(name: bytes, value: bytes) -> bytes:
+    return written({USER_METADATA: [written({METADATA_NAME: [name], METADATA_VALUE: [value]})]})
 
 
-def write_with_checksum(sink: pa.NativeFile, output: HeldOutput, path: str) -> None:
+def _sum(crc: int) -> bytes:
+    return _entry(_ENTRY, crc.to_bytes(_CRC_BYTES, "big"))
+
+
+def write_with_checksum(
+    sink: pa.NativeFile, output: HeldOutput, path: str, entries: Mapping[bytes, bytes]
+) -> None:
     """Write the end of a file, with a checksum in its footer.
 
     Args:
         sink: The file.
         output: Has kept the end, and summed up what is before it.
         path: The file's name, for errors.
+        entries: Other user metadata for its footer.
     """
     held = output.held()
     tail = OrcTail(pa.BufferReader(held), path, output.passed)
-    stripes, footer = memoryview(held)[: tail.footer_at], tail.footer_bytes
+    stripes = memoryview(held)[: tail.footer_at]
+    footer = tail.footer_bytes + b"".join(starmap(_entry, entries.items()))
     # What follows the footer says how long it is.
-    length = len(in_chunks(footer + _entry(0), tail.kind_of_codec, tail.chunk_bytes))
+    length = len(in_chunks(footer + _sum(0), tail.kind_of_codec, tail.chunk_bytes))
     end = tail.end_with({FOOTER_LENGTH: [length]})
     crc = zlib.crc32(end, zlib.crc32(footer, zlib.crc32(stripes, output.crc)))
     sink.write(stripes)
-    sink.write(in_chunks(footer + _entry(crc), tail.kind_of_codec, tail.chunk_bytes))
+    sink.write(in_chunks(footer + _sum(crc), tail.kind_of_codec, tail.chunk_bytes))
     sink.write(end)
 
 
@@ -58,12 +73,12 @@ def check_orc(tail: OrcTail) -> None:
     Raises:
         CorruptData: They differ.
     """
-    footer, size = tail.footer_bytes, len(_entry(0))
-    if footer[-size:-_CRC_BYTES] != _entry(0)[:-_CRC_BYTES]:
+    footer, size = tail.footer_bytes, len(_sum(0))
+    if footer[-size:-_CRC_BYTES] != _sum(0)[:-_CRC_BYTES]:
         return
     crc = 0
     for start in range(0, tail.footer_at, _READ_BYTES):
         crc = zlib.crc32(tail.content(start, min(start + _READ_BYTES, tail.footer_at)), crc)
     crc = zlib.crc32(tail.end_with({}), zlib.crc32(footer[:-size], crc))
-    if footer[-size:] != _entry(crc):
+    if footer[-size:] != _sum(crc):
         raise CorruptData(f"file {tail.path} is damaged: its checksum is another")

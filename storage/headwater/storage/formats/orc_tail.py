@@ -20,13 +20,22 @@ from headwater.storage.files.random_reads import RandomReads
 from headwater.storage.formats.avro_blocks import MALFORMED
 from headwater.storage.formats.orc_messages import Message, expand, message, unpacked, written
 
-__all__ = ["FOOTER_LENGTH", "OrcTail", "Stripe", "in_chunks"]
+__all__ = [
+    "FOOTER_LENGTH",
+    "METADATA_NAME",
+    "METADATA_VALUE",
+    "USER_METADATA",
+    "OrcTail",
+    "Stripe",
+    "in_chunks",
+]
 
 _MAGIC = b"ORC"
 _GUESS_BYTES = 1 << 14
 # Fields of messages, as ``orc_proto.proto`` numbers them.
 FOOTER_LENGTH, _COMPRESSION, _CHUNK_BYTES, _METADATA_LENGTH, _POSTSCRIPT_MAGIC = 1, 2, 3, 5, 8000
-_STRIPES, _TYPES, _ROWS = 3, 4, 6
+_STRIPES, _TYPES, USER_METADATA, _ROWS = 3, 4, 5, 6
+METADATA_NAME, METADATA_VALUE = 1, 2
 _KIND, _CHILDREN, _NAMES = 1, 2, 3
 _STRUCT = 12
 
@@ -178,6 +187,14 @@ class OrcTail:
             return {name.decode(): at for name, at in zip(names, children, strict=True)}
         except UnicodeDecodeError as error:
             raise self._corrupt(f"its columns' names are malformed: {error}") from error
+
+    def entry(self, name: bytes) -> bytes | None:
+        """The value of the user metadata of a name; None when there is none."""
+        for found in self._parts(self._footer, USER_METADATA):
+            value = found.get(METADATA_VALUE, [b""])[-1]
+            if found.get(METADATA_NAME) == [name] and isinstance(value, bytes):
+                return value
+        return None
 
     def kind(self, column: str) -> int:
         """The number of a top-level column's type in ``Type.Kind``."""

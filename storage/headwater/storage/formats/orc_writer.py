@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.arrow_metadata import SCHEMA_KEY, schema_entry
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.held_output import HeldOutput
@@ -89,7 +90,7 @@ class OrcWriter(FileWriter):
             for column, item, part in zip(rows.columns, self.fields, self.schema.types, strict=True)
         ]
         self._write(pa.table(columns, self.schema))
-        self._pending_bytes += rows.nbytes
+        self._pending_bytes += min(rows.nbytes, rows.get_total_buffer_size())
         written = int(self.sink.tell())
         if written > max(self._flushed, _HEADER_BYTES):
             self._flushed = written
@@ -123,7 +124,10 @@ class OrcWriter(FileWriter):
             self._writer.close()
         finally:
             self._forget()
-        write_with_checksum(self.sink, self._output, self.path)
+        entries: dict[bytes, bytes] = {}
+        if self.described:
+            entries[SCHEMA_KEY] = schema_entry(self.schema, self.described)
+        write_with_checksum(self.sink, self._output, self.path, entries)
 
     def abort(self) -> None:
         """Give the file up; nothing of it stays. After `close` this does nothing."""

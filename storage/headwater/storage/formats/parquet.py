@@ -25,6 +25,7 @@ from headwater.storage.formats.protocol import (
     readable,
     rows_without_columns,
 )
+from headwater.storage.formats.shredded_columns import ShreddedColumns
 from headwater.storage.options import TableOptions
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
@@ -165,6 +166,11 @@ class ParquetReader:
             ) from error
 
     @cached_property
+    def _shredded(self) -> ShreddedColumns:
+        metadata = {item.name: item.metadata for item in self._schema}
+        return ShreddedColumns(self.path, metadata)
+
+    @cached_property
     def _encoded_columns(self) -> frozenset[str]:
         """The text columns that are nearly all numbers of the values in a dictionary.
 
@@ -282,23 +288,28 @@ class ParquetReader:
                 rows = self._metadata.row_group(group).num_rows
                 yield from rows_without_columns(rows, batch_rows)
             return
+        stored = {item.name: self._shredded.stored(item) for item in columns}
+        paths = {
+            item.name: self._shredded.paths(item, self._schema.field(item.name).type)
+            for item in columns
+        }
+        batch_rows = self._shredded.batch_rows(columns, batch_rows)
         # Arrow reads INT96 as nanoseconds and wraps what they cannot hold without a word.
-        wide = {item.name: item.type for item in columns if self._has_int96(item.name)}
-        plain = [
-            item.name for item in columns if item.name not in wide or has_nanoseconds(item.type)
-        ]
-        names = [item.name for item in columns]
+        wide = {name: item.type for name, item in stored.items() if self._has_int96(name)}
+        plain = [name for name in stored if name not in wide or has_nanoseconds(stored[name].type)]
         text = [name for name in plain if name in self._text_columns - self._encoded_columns]
         others = [name for name in plain if name not in text]
         sources: list[tuple[pq.ParquetFile, list[str]]] = []
         with readable(self.path):
             if others:
                 encoded = not self._encoded_columns.isdisjoint(others)
-                sources.append((self._encoded_file if encoded else self._file, others))
+                file = self._encoded_file if encoded else self._file
+                sources.append((file, [path for name in others for path in paths[name]]))
             if text:
                 sources.append((self._large_file, text))
             if wide:
-                sources.append((self._open(self._metadata, int96_unit="us"), list(wide)))
+                file = self._open(self._metadata, int96_unit="us")
+                sources.append((file, [path for name in wide for path in paths[name]]))
         rows = batch_rows
         if batch_bytes is not None:
             rows = max(1, min(batch_rows // _FIRST_SHARE, _MOST_FIRST_ROWS))
@@ -325,7 +336,7 @@ class ParquetReader:
                         exact = self._exact(found[name], exact, data_type, name)
                     found[name] = exact
                 whole = [self._assembled(found[item.name], item) for item in columns]
-                batch = pa.RecordBatch.from_arrays(whole, names)
+                batch = pa.RecordBatch.from_arrays(whole, [item.name for item in columns])
                 if batch_bytes is not None:
                     fitting = batch_bytes * batch.num_rows // max(batch.nbytes, 1)
                     rows = max(min(_LEAST_ROWS, batch_rows), min(fitting, batch_rows))
@@ -350,13 +361,14 @@ class ParquetReader:
         return stream
 
     def _assembled(self, array: pa.Array, column: DataField) -> pa.Array:
-        """The column with its variants put together, where they are shredded.
+        """The column with its variants and maps put together, where they are shredded.
 
         Arrow gives each column that may hold nulls a bitmap of them, even if there are none. What
         filters and copies rows is several times as fast without.
         """
         if isinstance(column.type, AtomicType):
             return _without_needless_bitmap(array)
+        array = self._shredded.whole(array, column)
         if not is_shredded(array.type, column.type):
             return array
         try:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileAccess
+from headwater.storage.formats.arrow_metadata import SCHEMA_KEY, schema_entry
 from headwater.storage.formats.codecs import codec_named
 from headwater.storage.formats.file_writer import FileWriter
 from headwater.storage.formats.held_output import HeldOutput
@@ -72,7 +73,10 @@ class ParquetWriter(FileWriter):
 
     def append(self, rows: pa.Table) -> None:
         """Keep rows until there are enough for a row group."""
-        row_bytes = rows.nbytes / max(rows.num_rows, 1)
+        # Columns may share their memory, which only the one counts once, and be parts of larger
+        # ones, which only the other leaves out.
+        size = min(rows.nbytes, rows.get_total_buffer_size())
+        row_bytes = size / max(rows.num_rows, 1)
         while rows.num_rows:
             room = int((self._group_bytes - self._pending_bytes) / max(row_bytes, 1))
             part = rows.slice(0, max(1, min(room, _ROW_GROUP_ROWS - self._pending_rows)))
@@ -135,6 +139,9 @@ class ParquetWriter(FileWriter):
         self._flush()
         if self._writer is None:
             self._writer = self._open(self.schema.empty_table())
+        if self.described:
+            entry = schema_entry(self.schema, self.described)
+            self._writer.add_key_value_metadata({SCHEMA_KEY: entry})
         # All row groups are written.
         self._output.hold()
         self._writer.close()

@@ -7,7 +7,7 @@ above works, only with less left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -90,6 +90,14 @@ class FormatWriter(Protocol):
 
         Raises:
             Invalid: The columns are not the file's, or a NOT NULL column holds a null.
+        """
+        ...
+
+    def describe(self, columns: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Have the file hold metadata of these columns in an Arrow schema.
+
+        Raises:
+            Unsupported: The format has no place for it.
         """
         ...
 

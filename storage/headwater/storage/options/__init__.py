@@ -6,6 +6,8 @@ Imports errors alone.
 from headwater.storage.options.choices import (
     BucketFunction,
     ChangelogProducer,
+    KeyPlacement,
+    MapLayout,
     MergeEngine,
     NullKeys,
 )
@@ -19,6 +21,8 @@ __all__ = [
     "RECORD_TIME_FIELD",
     "BucketFunction",
     "ChangelogProducer",
+    "KeyPlacement",
+    "MapLayout",
     "MergeEngine",
     "NullKeys",
     "TableOptions",

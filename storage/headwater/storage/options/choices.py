@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["BucketFunction", "ChangelogProducer", "MergeEngine", "NullKeys"]
+__all__ = [
+    "BucketFunction",
+    "ChangelogProducer",
+    "KeyPlacement",
+    "MapLayout",
+    "MergeEngine",
+    "NullKeys",
+]
 
 
 class MergeEngine(StrEnum):
@@ -39,3 +46,21 @@ class NullKeys(StrEnum):
     MERGE = "merge"
     IGNORE = "ignore"
     ERROR = "error"
+
+
+class MapLayout(StrEnum):
+    """The form of a MAP column in new files (``fields.<column>.map.storage-layout``)."""
+
+    DEFAULT = "default"
+    SHARED_SHREDDING = "shared-shredding"
+
+
+class KeyPlacement(StrEnum):
+    """The way in which the keys of a map find columns of a file.
+
+    It is ``fields.<column>.map.shared-shredding.column-placement-policy``.
+    """
+
+    PLAIN = "plain"
+    SEQUENTIAL = "sequential"
+    LRU = "lru"

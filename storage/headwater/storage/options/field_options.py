@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.storage.options.choices import (
-    NullKeys,
-)
+from headwater.storage.errors import Invalid
+from headwater.storage.options.choices import KeyPlacement, MapLayout, NullKeys
 from headwater.storage.options.option_map import OptionMap
 from headwater.storage.options.quantities import parse_duration
 
@@ -58,6 +57,23 @@ class FieldOptions(OptionMap):
     def map_time_field(self, column: str) -> str | None:
         """The field of a column's nested rows that holds their time; None is the last."""
         return self.raw.get(f"fields.{column}.ts-field")
+
+    def map_layout(self, column: str) -> MapLayout:
+        """The form of a MAP column in new files."""
+        return self._choice(f"fields.{column}.map.storage-layout", MapLayout.DEFAULT)
+
+    def map_column_limit(self, column: str) -> int:
+        """The most columns that the keys of a MAP column get in a file."""
+        key = f"fields.{column}.map.shared-shredding.max-columns"
+        limit = self._integer(key, 256)
+        if limit < 1:
+            raise Invalid(f"option '{key}' must be at least 1, not {limit}")
+        return limit
+
+    def map_key_placement(self, column: str) -> KeyPlacement:
+        """The way in which the keys of a MAP column find columns of a file."""
+        key = f"fields.{column}.map.shared-shredding.column-placement-policy"
+        return self._choice(key, KeyPlacement.LRU)
 
     @property
     def removes_record_on_delete(self) -> bool:

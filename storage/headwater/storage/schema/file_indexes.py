@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.options import parse_bytes
+from headwater.storage.options import MapLayout, TableOptions, parse_bytes
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType, MapType
 
@@ -181,6 +181,12 @@ def check_file_indexes(options: Mapping[str, str], columns: Sequence[DataField])
         if index.column not in by_name:
             raise Invalid(f"option '{option}' names column '{index.column}', which does not exist")
         data_type = indexed_type(index, by_name[index.column])
+        layout = TableOptions(options).map_layout(index.column)
+        if index.map_key is not None and layout is MapLayout.SHARED_SHREDDING:
+            raise Invalid(
+                f"option '{option}': '{index.name}' is of a MAP that is stored by its keys "
+                f"('fields.{index.column}.map.storage-layout'), which have no index"
+            )
         if index.kind in _ROOTS and not _takes(index.kind, data_type):
             raise Invalid(
                 f"option '{option}': column '{index.name}' is {data_type}, which an index of kind "

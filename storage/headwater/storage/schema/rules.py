@@ -25,6 +25,7 @@ from headwater.storage.schema.foreign_tables import (
     check_format_options,
     foreign_schema,
 )
+from headwater.storage.schema.map_layouts import check_map_layouts
 from headwater.storage.schema.option_changes import check_field_options
 from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.sequence_groups import check_partial_update
@@ -180,6 +181,7 @@ def check_schema(schema: TableSchema) -> None:
 def _check_options(schema: TableSchema) -> None:
     check_field_options(schema.options, list(schema.field_by_name))
     check_file_indexes(schema.options, schema.fields)
+    check_map_layouts(schema)
     options = schema.table_options
     bucket = options.bucket
     declared = schema.options.get("bucket-key", "").strip()

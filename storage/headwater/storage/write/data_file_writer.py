@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +39,7 @@ from headwater.storage.types.arrow_numbers import numpy_values
 from headwater.storage.types.data_type import DataType
 from headwater.storage.types.values import StorageValue, storage_value
 from headwater.storage.write.file_encoding import file_encoding
+from headwater.storage.write.shredded_files import ShreddedFiles
 
 __all__ = ["DataFileWriter", "combine_statistics", "local_wall_clock"]
 
@@ -116,6 +118,7 @@ class DataFileWriter:
         self._rolls = columns is None and not is_one_file
         if columns is not None:
             self._fields = schema.columns(columns)
+        self._files = ShreddedFiles(options, self._fields)
         # A thin file's schema has no _KEY_ columns; every other name is that of an input column.
         self._sources = [
             field.name.removeprefix(KEY_PREFIX)
@@ -193,16 +196,18 @@ class DataFileWriter:
         name = f"{self._name}-{self._started}{self._encoding.extension}"
         self._started += 1
         place = _Place(name, *self._places.place(name))
-        file = self._encoding.format.writer(
+        encoding = self._encoding
+        begin = partial(
+            encoding.format.writer,
             self._storage.files,
             f"{place.directory}/{name}",
-            self._fields,
-            compression=self._encoding.compression,
-            zstd_level=self._encoding.zstd_level,
-            block_bytes=self._encoding.block_bytes,
+            compression=encoding.compression,
+            zstd_level=encoding.zstd_level,
+            block_bytes=encoding.block_bytes,
         )
+        file = self._files.start(encoding.compression, begin)
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
-        mode = self._encoding.statistics_mode
+        mode = encoding.statistics_mode
         summary = _Summary(self._storage, mode, self._keeps_row_ids, self._columns)
         return place, file, summary, indexes
 
