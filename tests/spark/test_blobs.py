@@ -41,3 +41,28 @@ def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
     assert rows(lake.sql("SELECT id, hex(b), hex(c) FROM db.t")) == [
         (1, "AB", None), (8, "78", "08"), (9, None, "09"),
     ]  # fmt: skip
+
+
+def test_blobs_of_a_table_with_a_key(spark: SparkSession, lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE db.t (id BIGINT, s STRING, b BLOB) TBLPROPERTIES ('primary-key' = 'id', "
+        "'bucket' = '2')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', X'0102'), (2, 'b', NULL), (3, 'c', X'')")
+    lake.sql("INSERT INTO db.t SELECT id, 'new', CAST('x' AS BINARY) FROM range(3, 6)")
+    lake.sql("UPDATE db.t SET s = 'up' WHERE id = 1")
+    lake.sql("UPDATE db.t SET b = X'AB' WHERE id = 2")
+    lake.sql("DELETE FROM db.t WHERE id = 4")
+    source = "SELECT * FROM VALUES (5, X'08'), (9, X'09') AS s (id, b)"
+    lake.sql(
+        f"MERGE INTO db.t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET b = s.b "
+        "WHEN NOT MATCHED THEN INSERT (id, b) VALUES (s.id, s.b)"
+    )
+    lake.sql("CALL sys.compact(table => 'db.t', compact_strategy => 'full')")
+    expected = [
+        (1, "up", "0102"), (2, "b", "AB"), (3, "new", "78"), (5, "new", "08"), (9, None, "09"),
+    ]  # fmt: skip
+    assert rows(lake.sql("SELECT id, s, hex(b) FROM db.t")) == expected
+    assert rows(lake.sql("SELECT id, length(b) FROM db.t WHERE b IS NOT NULL AND id > 4")) == [
+        (5, 1), (9, 1),
+    ]  # fmt: skip

@@ -293,7 +293,7 @@ class TableCommit:
 
         Files that the table has all the same, and files of which that cannot be found out, stay.
         Of a commit that this object made and never sent, the table's own files tell: the catalog
-        may be out of reach still.
+        may be out of reach still. Packs of BLOBs stay, see `delete_blob_packs`.
         """
         try:
             try:
@@ -306,7 +306,7 @@ class TableCommit:
         except HeadwaterError:
             return
         for message in messages:
-            delete_message_files(self._storage, message, keep=used)
+            delete_message_files(self._storage, message, keep=used, keeps_packs=True)
 
     def _used(self, messages: Sequence[CommitMessage], latest: Snapshot | None) -> set[str]:
         """Names of the files that the table has, or had after the messages were written."""

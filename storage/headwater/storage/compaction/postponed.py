@@ -20,6 +20,7 @@ from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.options import AssignmentOptions
@@ -102,6 +103,7 @@ def run_postponed(storage: TableStorage, task: PostponedTask) -> Sequence[Commit
     directory = bucket_directory(storage, task.partition, POSTPONE_BUCKET)
     files = BucketFiles(storage, directory, partition_values(storage, task.partition))
     columns = [field.name for field in storage.schema.fields]
+    blobs = managed_blob_columns(storage.schema)
     totals = {task.partition: task.total_buckets}
     with TableWriter(
         storage,
@@ -111,7 +113,8 @@ def run_postponed(storage: TableStorage, task: PostponedTask) -> Sequence[Commit
     ) as writer:
         for batch in files.changes(task.files, columns, None, True, _BATCH_ROWS):
             kinds = batch.column(KIND_FIELD.name)
-            writer.write(batch.select(columns), kinds, keeps_nulls=True)
+            rows = batch.select(columns)
+            writer.write(rows, kinds, keeps_nulls=True, stored_blobs=blobs)
         written = writer.finish()
     gone = CommitMessage(
         task.partition,

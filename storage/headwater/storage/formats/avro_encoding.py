@@ -46,7 +46,7 @@ _NOTHING = b""
 # The number of a union's branch; the end of a list.
 _NULL, _VALUE, _END = b"\x00", b"\x02", b"\x00"
 _FIXED = (Root.FLOAT, Root.DOUBLE)
-_TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
+_TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY, Root.BLOB)
 
 
 def encode_rows(rows: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Array:

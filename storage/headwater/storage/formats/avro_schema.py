@@ -47,6 +47,7 @@ _PLAIN = {
     Root.VARCHAR: "string",
     Root.BINARY: "bytes",
     Root.VARBINARY: "bytes",
+    Root.BLOB: "bytes",
 }
 
 

@@ -28,6 +28,7 @@ from headwater.storage.formats.protocol import WrittenFile, readable
 
 __all__ = [
     "BLOB_SUFFIX",
+    "ENTRY_START",
     "FRAME_BYTES",
     "NULL_LENGTH",
     "PLACEHOLDER_LENGTH",
@@ -49,7 +50,9 @@ _TAIL = struct.Struct("<qI")
 _END = struct.Struct("<iB")
 _VERSION = 1
 FRAME_BYTES = len(_MAGIC) + _TAIL.size
-"""Bytes that an entry has beside the value, 4 of them before it."""
+"""Bytes that an entry has beside the value."""
+ENTRY_START = len(_MAGIC)
+"""Those of them that are before it."""
 # Values that follow each other in a file are read together, up to so many bytes.
 _RUN_BYTES = 16 * 1024**2
 

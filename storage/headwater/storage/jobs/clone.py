@@ -16,6 +16,7 @@ from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.maintenance.reachable import data_paths, index_paths, manifest_names
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import write_earliest_hint, write_latest_hint
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -52,8 +53,16 @@ def clone_files(
     Raises:
         Invalid: Files are there already.
         CorruptData: A file of the snapshot is missing, or has another size than its manifest says.
-        Unsupported: Some of the table's files lie outside its directory.
+        Unsupported: Some of the table's files lie outside its directory, or its rows tell the
+            places of their BLOBs.
     """
+    managed = managed_blob_columns(storage.schema)
+    if managed and snapshot is not None:
+        raise Unsupported(
+            f"table {storage.name}: the rows tell of column '{managed[0]}' of type BLOB in which "
+            "file of this table each value lies, and so would those of a clone; create the other "
+            "table, and write this one's rows to it"
+        )
     if next(iter(files.walk(layout.location)), None) is not None:
         raise Invalid(f"{layout.location} is not empty: drop what is there, or clone elsewhere")
     copied: list[_File] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from headwater.storage.commit.message_files import delete_message_files
+from headwater.storage.commit.message_files import delete_blob_packs, delete_message_files
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError
@@ -135,6 +135,8 @@ def commit_or_delete(
         raise
     except HeadwaterError:
         commit.abort(messages)
+        for message in messages:
+            delete_blob_packs(commit.storage, message)
         raise
 
 

@@ -20,6 +20,7 @@ from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.postponed import POSTPONED
@@ -72,7 +73,7 @@ def commit_staged(
         upon = plan.upon(commit.pointer.latest())
         with upon.writer() as writer:
             for rows, kinds in _staged_rows(plan.storage, staged):
-                writer.write(rows, kinds)
+                writer.write(rows, kinds, stored_blobs=managed_blob_columns(plan.storage.schema))
             written = writer.finish()
         return upon.commit(commit, written, executor, identifier=identifier)
 
@@ -80,7 +81,8 @@ def commit_staged(
         return until_no_conflict(plan.retries, attempt)
     finally:
         for message in staged:
-            delete_message_files(plan.storage, message)
+            # The rows that were placed refer to the packs.
+            delete_message_files(plan.storage, message, keeps_packs=True)
 
 
 def _staged_rows(

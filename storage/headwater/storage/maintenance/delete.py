@@ -35,6 +35,7 @@ from headwater.storage.read.split import read_split
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
@@ -151,10 +152,11 @@ def _retract(
         checked_snapshot=task.base,
         assigner=OneBucket(task.splits[0].bucket, task.splits[0].total_buckets),
     ) as writer:
+        blobs = managed_blob_columns(storage.schema)
         for split in task.splits:
-            for batch in read_split(storage, split, predicate=predicate):
+            for batch in read_split(storage, split, predicate=predicate, blob_places=True):
                 kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows)
-                writer.write(batch, kinds, keeps_nulls=True)
+                writer.write(batch, kinds, keeps_nulls=True, stored_blobs=blobs)
         return writer.finish()
 
 

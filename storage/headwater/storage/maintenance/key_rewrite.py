@@ -24,6 +24,7 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
+from headwater.storage.maintenance.carried_blobs import carried, carried_columns, shown_columns
 from headwater.storage.maintenance.matched_rows import Matched, RowMatcher
 from headwater.storage.maintenance.sorted_changes import SortedChanges
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
@@ -42,10 +43,12 @@ from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import Section, key_sections
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.cross_partition_writer import CrossPartitionWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.managed_blobs import BlobPacks, refuse_descriptors
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["RewriteTask", "plan_key_rewrite", "rewrite_keys", "rewrites_files", "waiting_buckets"]
@@ -221,6 +224,9 @@ class _Rewrite:
         values = partition_values(storage, task.partition)
         self._files = BucketFiles(storage, directory, values, task.deletion_files)
         self._columns = [item.name for item in storage.schema.fields]
+        self._shown = shown_columns(storage.schema, matcher.predicate)
+        self._carried = carried_columns(storage.schema, matcher.changed)
+        self._packs = BlobPacks(storage, task.partition, task.bucket)
         self._compared = self._options.compared_columns(self._columns)
         self._level = Levels.of(task.files, self._options.highest_level).highest
         self._writers: list[DataFileWriter] = []
@@ -237,6 +243,7 @@ class _Rewrite:
     def abort(self) -> None:
         for writer in self._writers:
             writer.abort()
+        self._packs.abort()
 
     def message(self) -> CommitMessage | None:
         if not self._before:
@@ -255,6 +262,7 @@ class _Rewrite:
             compact_after=tuple(self._after),
             changelog_files=changelog,
             checked_snapshot=task.base,
+            blob_packs=tuple(self._packs.paths),
         )
 
     def _may_match(self, section: Section) -> bool:
@@ -273,7 +281,7 @@ class _Rewrite:
         writer = self._writer()
         changed = False
         for rows in self._merged(section):
-            matched = self._matcher.match(rows.select(self._columns))
+            matched = self._matcher.match(rows.select(self._shown))
             if len(matched.taken) or (matched.gone is not None and len(matched.gone)):
                 changed = True
                 rows = self._changed(rows, matched)
@@ -301,7 +309,7 @@ class _Rewrite:
             self._take_away(rows.take(pa.array(gone)))
         if not old.num_rows:
             return rows.take(pa.array(np.delete(places, gone)))
-        new = self._new_rows(matched.added, old)
+        new = self._new_rows(carried(matched.added, rows, matched.taken, self._carried), old)
         count = old.num_rows
         told = np.arange(count)
         stays = equal_rows(old, told, new, told, self._storage.schema.partition_keys)
@@ -332,20 +340,20 @@ class _Rewrite:
                 "them anew"
             )
         self._take_away(old)
-        self._elsewhere.write(pa.Table.from_batches([new.select(self._columns)]))
+        moved = pa.Table.from_batches([new.select(self._columns)])
+        self._elsewhere.write(moved, stored_blobs=managed_blob_columns(self._storage.schema))
 
     def _new_rows(self, added: pa.Table, old: pa.RecordBatch) -> pa.RecordBatch:
         """New versions in the columns of the files, as old as the rows whose place they take."""
         storage = self._storage
         fitting = coerce(added, storage.schema, storage.name, storage.runtime.time_zone)
+        refuse_descriptors(storage, fitting, self._carried)
         columns = [fitting.column(name).combine_chunks() for name in self._columns]
-        return _of_kind(
-            pa.RecordBatch.from_arrays(
-                [*columns, old.column(SEQUENCE_FIELD.name), old.column(KIND_FIELD.name)],
-                schema=old.schema,
-            ),
-            RowKind.INSERT,
+        new = pa.RecordBatch.from_arrays(
+            [*columns, old.column(SEQUENCE_FIELD.name), old.column(KIND_FIELD.name)],
+            schema=old.schema,
         )
+        return self._packs.stored(_of_kind(new, RowKind.INSERT))
 
     def _tell(self, rows: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64]) -> None:
         if self._options.changelog_producer is ChangelogProducer.NONE or not len(order):

@@ -22,6 +22,7 @@ from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
+from headwater.storage.maintenance.carried_blobs import carried, carried_columns, shown_columns
 from headwater.storage.maintenance.column_changes import ColumnChange
 from headwater.storage.maintenance.key_rewrite import plan_key_rewrite, rewrite_keys
 from headwater.storage.maintenance.matched_rows import RowMatcher
@@ -146,11 +147,14 @@ def _upsert(
     storage: TableStorage, splits: Sequence[Split], matcher: RowMatcher, writer: TableWriter
 ) -> None:
     rules = MergeRules.of(storage.schema)
+    predicate = matcher.predicate
+    shown = shown_columns(storage.schema, predicate)
+    kept = carried_columns(storage.schema, matcher.changed)
     for split in splits:
         for batch in read_split(
-            storage, split, predicate=matcher.predicate, batch_rows=_BATCH_ROWS
+            storage, split, predicate=predicate, blob_places=True, batch_rows=_BATCH_ROWS
         ):
-            matched = matcher.match(batch)
+            matched = matcher.match(batch.select(shown))
             if not len(matched.taken):
                 continue
             kind, rows = RowKind.UPDATE_AFTER, matched.added
@@ -158,9 +162,12 @@ def _upsert(
                 kind, rows = RowKind.DELETE, batch.take(pa.array(matched.taken))
             elif _any_loses(storage, rules, batch.take(pa.array(matched.taken)), rows):
                 raise LosingRows
+            else:
+                rows = carried(rows, batch, matched.taken, kept)
             kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
             # What is taken back is what is there.
-            writer.write(rows, kinds, keeps_nulls=kind is RowKind.DELETE)
+            is_gone = kind is RowKind.DELETE
+            writer.write(rows, kinds, keeps_nulls=is_gone, stored_blobs=kept)
 
 
 def _any_loses(

@@ -327,10 +327,10 @@ def merge_source(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> 
     if not on:
         raise Invalid(f"table {storage.name}: name the columns that rows are to be matched by")
     for name in on:
-        if not isinstance(schema.column(name).type, AtomicType):
+        kind = schema.column(name).type
+        if not isinstance(kind, AtomicType) or kind.root is Root.BLOB:
             raise Invalid(
-                f"table {storage.name}: rows cannot be matched by column '{name}' of type "
-                f"{schema.column(name).type}"
+                f"table {storage.name}: rows cannot be matched by column '{name}' of type {kind}"
             )
         if name not in source.column_names:
             raise Invalid(f"table {storage.name}: the source has no column '{name}'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.maintenance.matched_rows import Matched
 from headwater.storage.manifest.key_range import ComparableKey, comparable_key, key_range
 from headwater.storage.merge.rules import MergeRules
+from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ordering import Comparable, argsort
 from headwater.storage.scan.sections import Section
 from headwater.storage.table_storage import TableStorage
@@ -55,6 +56,16 @@ class SortedChanges:
         self._order = rules.key_order
         self._parts = parts
         self._held: KeyChanges | None = None
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """None: rows are found by their keys."""
+        return None
+
+    @property
+    def changed(self) -> Collection[str] | None:
+        """All columns: new versions are whole rows."""
+        return self._storage.schema.field_by_name
 
     def may_change(self, section: Section) -> bool:
         """False if none of the changes to come is of a row of some files.

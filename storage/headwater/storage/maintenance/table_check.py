@@ -18,6 +18,7 @@ from itertools import pairwise
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.formats.blob_file import BLOB_SUFFIX, check_blobs
+from headwater.storage.formats.blob_references import REFERENCES_SUFFIX, parsed_references
 from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import data_file_fields
 from headwater.storage.index.deletion_files import read_deletion_vectors
@@ -31,8 +32,10 @@ from headwater.storage.maintenance.orphans import find_orphan_files
 from headwater.storage.maintenance.reachable import branch_names, produces_changelog
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest, read_manifest_list
+from headwater.storage.read.managed_blobs import pack_path, valued_rows
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
@@ -419,10 +422,19 @@ class _Check:
             is_there = self._is_there(root, path, entry.file.file_size)
             for other in belonging:
                 is_there = self._is_there(root, other, None) and is_there
+                if is_there and other.endswith(REFERENCES_SUFFIX):
+                    self._try(root, partial(self._packs, storage, root, other))
             if is_there:
                 work = partial(_read_file, storage, entry, path, self._deep)
                 self._waiting.append((root, self._pool.submit(work)))
                 self._take_answers(_WAITING)
+
+    def _packs(self, storage: TableStorage, root: _Root, path: str) -> None:
+        """Look for the packs of BLOBs that a data file's rows refer to."""
+        for uri in parsed_references(storage.files.read(path), path):
+            pack = pack_path(storage, uri)
+            if pack is not None and self._is_new(pack):
+                self._is_there(root, pack, None)
 
     def _take_answers(self, most_waiting: int) -> None:
         while len(self._waiting) > most_waiting:
@@ -474,7 +486,11 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
         fields = data_file_fields(schema, thin=thin, tracked=file.stores_row_ids)
     if file.write_cols is not None:
         fields = tuple(each for each in fields if each.name in file.write_cols)
-    rows = sum(int(batch.num_rows) for batch in reader.batches(fields))
+    blobs = managed_blob_columns(schema)
+    read = reader.batches(fields)
+    if deep and blobs:
+        read = valued_rows(storage, read, blobs)
+    rows = sum(int(batch.num_rows) for batch in read)
     if rows != file.row_count:
         raise CorruptData(f"{path} has {rows} rows where {file.row_count} were written")
     file_indexes_of(storage.files, file, path)

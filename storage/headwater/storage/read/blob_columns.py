@@ -9,7 +9,6 @@ Source: ``DataEvolutionSplitRead.java``, ``BlobFallbackRecordReader.java``.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.storage.errors import CorruptData
+from headwater.storage.formats.blob_descriptor import descriptor
 from headwater.storage.formats.blob_file import (
+    ENTRY_START,
     FRAME_BYTES,
     NULL_LENGTH,
     PLACEHOLDER_LENGTH,
@@ -28,12 +29,9 @@ from headwater.storage.formats.blob_file import (
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["BlobColumn"]
+__all__ = ["BlobColumn", "value_array"]
 
 _Longs = npt.NDArray[np.int64]
-# BlobDescriptor.java: the version, and "BLOBDESC".
-_DESCRIPTOR_HEAD = struct.pack("<BQ", 2, 0x424C4F4244455343)
-_MAGIC_BYTES = 4
 
 
 class BlobColumn:
@@ -113,15 +111,16 @@ class BlobColumn:
             if self._as_descriptors:
                 places = zip(found.tolist(), offsets.tolist(), lengths[found].tolist(), strict=True)
                 for at, offset, length in places:
-                    values[at] = _descriptor(entries.path, offset, length)
+                    start = offset + ENTRY_START
+                    values[at] = descriptor(entries.path, start, length - FRAME_BYTES)
                 continue
             read = read_blobs(self._files, entries.path, offsets, lengths[found])
             for at, value in zip(found.tolist(), read, strict=True):
                 values[at] = value
-        return _large_binary(values)
+        return value_array(values)
 
 
-def _large_binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
+def value_array(values: Sequence[bytes | memoryview | None]) -> pa.Array:
     """Values as an array; `pa.array` would keep each memoryview, and what it is of, for good."""
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
@@ -132,10 +131,3 @@ def _large_binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
     is_valid = np.packbits([value is not None for value in values], bitorder="little")
     buffers = [pa.py_buffer(each) for each in (is_valid, offsets, data)]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-
-
-def _descriptor(path: str, offset: int, length: int) -> bytes:
-    """The place of an entry's value (``BlobDescriptor.java``)."""
-    uri = path.encode()
-    place = struct.pack("<qq", offset + _MAGIC_BYTES, length - FRAME_BYTES)
-    return _DESCRIPTOR_HEAD + struct.pack("<i", len(uri)) + uri + place

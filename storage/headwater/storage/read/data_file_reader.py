@@ -32,7 +32,11 @@ from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.rows.gather import kept_rows
 from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
-from headwater.storage.schema.blob_columns import descriptor_columns, is_plain_blob
+from headwater.storage.schema.blob_columns import (
+    descriptor_columns,
+    is_plain_blob,
+    managed_blob_columns,
+)
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, VectorType, to_arrow
@@ -403,7 +407,12 @@ class DataFileReader:
         return replace(found, stored=None)
 
     def _refuse_values_elsewhere(self, name: str) -> None:
-        """Refuse a column that tells where its values are, unless that is what is asked for."""
+        """Refuse a column that tells where its values are, unless that is what is asked for.
+
+        Those of packs are read for whoever merges rows, and their values at last.
+        """
+        if name in managed_blob_columns(self._present):
+            return
         is_told = name in descriptor_columns(self._present)
         if is_told and self._present.table_options.blobs_as_descriptors:
             return

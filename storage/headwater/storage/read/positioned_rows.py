@@ -13,6 +13,7 @@ from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.read.managed_blobs import with_values
 from headwater.storage.read.raw_rows import without_deletes
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.row_ranges import row_ranges
@@ -100,7 +101,8 @@ def positioned_rows(
                 yield without_deletes(placed) if retracts else placed
 
     found = rows() if predicate is None else filtered(rows(), storage.schema, predicate)
-    yield from coalesced((batch.select(names) for batch in found), batch_rows)
+    whole = coalesced((batch.select(names) for batch in found), batch_rows)
+    yield from with_values(storage, whole, names)
 
 
 def _joined_rows(

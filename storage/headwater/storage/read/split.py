@@ -13,6 +13,7 @@ from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.read.batches import coalesced, filtered, with_kind_names
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.joined_columns import joined_rows
+from headwater.storage.read.managed_blobs import with_values
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -54,6 +55,7 @@ def read_split(
     row_kinds: bool = False,
     keep_deletes: bool = False,
     sequence_numbers: bool = False,
+    blob_places: bool = False,
     batch_rows: int = 65536,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split.
@@ -71,6 +73,8 @@ def read_split(
             of a streaming split are given with it, and left out without.
         keep_deletes: With `row_kinds`: give the retracting row of a key that was deleted, too.
         sequence_numbers: Append a column ``_SEQUENCE_NUMBER``, of a primary-key table only.
+        blob_places: Of a primary-key table, give what its data files hold of BLOB columns, which
+            is where values lie.
         batch_rows: Rows of a batch, about; what is held in memory is proportional to it.
 
     Returns:
@@ -90,6 +94,7 @@ def read_split(
         row_kinds=row_kinds,
         keep_deletes=keep_deletes,
         sequence_numbers=sequence_numbers,
+        blob_places=blob_places,
         batch_rows=batch_rows,
     ):
         yield from read()
@@ -104,6 +109,7 @@ def split_reads(
     row_kinds: bool = False,
     keep_deletes: bool = False,
     sequence_numbers: bool = False,
+    blob_places: bool = False,
     batch_rows: int = 65536,
 ) -> Iterator[BatchRead]:
     """The rows of a split in parts that may be read at the same time, see `read_split`.
@@ -132,7 +138,8 @@ def split_reads(
             rows = (with_kind_names(batch, names) for batch in rows)
         else:
             rows = (batch.select(names) for batch in rows)
-        for batch in coalesced(rows, batch_rows):
+        whole = coalesced(rows, batch_rows)
+        for batch in with_values(storage, whole, () if blob_places else names):
             if schema.names:
                 batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
             yield batch

@@ -1,6 +1,6 @@
 """The BLOB columns of a table whose values lie in files of their own.
 
-Source: ``BlobType.fieldsInBlobFile``, ``BlobFileContext.java``.
+Source: ``BlobType.fieldsInBlobFile``, ``BlobFileContext.java``, ``KeyValueFileWriterFactory.java``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = [
     "columns_in_blob_files",
     "descriptor_columns",
     "is_plain_blob",
+    "managed_blob_columns",
     "refuse_unwritable_blobs",
 ]
 
@@ -27,7 +28,22 @@ def is_plain_blob(data_type: DataType) -> bool:
 
 
 def columns_in_blob_files(schema: TableSchema) -> tuple[str, ...]:
-    """The names of the columns of type BLOB that are not of descriptors, in the table's order."""
+    """The names of the columns whose values are joined with the others by row ids, in order.
+
+    They are those of type BLOB that are not of descriptors, in a table without a primary key.
+    """
+    return () if schema.primary_keys else _stored_columns(schema)
+
+
+def managed_blob_columns(schema: TableSchema) -> tuple[str, ...]:
+    """The names of the columns whose values lie in packs that rows tell the places in, in order.
+
+    They are those of type BLOB that are not of descriptors, in a table with a primary key.
+    """
+    return _stored_columns(schema) if schema.primary_keys else ()
+
+
+def _stored_columns(schema: TableSchema) -> tuple[str, ...]:
     elsewhere = descriptor_columns(schema)
     return tuple(
         item.name
@@ -46,16 +62,10 @@ def refuse_unwritable_blobs(schema: TableSchema) -> None:
     """Refuse a table some of whose BLOBs this engine would have to store otherwise.
 
     Raises:
-        Unsupported: The table has a primary key, or an option lets a column hold descriptors.
+        Unsupported: An option lets a column hold descriptors.
     """
-    blobs = [item.name for item in schema.fields if is_plain_blob(item.type)]
-    if not blobs:
+    if not any(is_plain_blob(item.type) for item in schema.fields):
         return
-    if schema.primary_keys:
-        raise Unsupported(
-            f"column '{blobs[0]}' is of type BLOB in a table with a primary key: Headwater reads "
-            "and writes BLOBs of tables with data evolution alone"
-        )
     for option in _ELSEWHERE:
         if schema.options.get(option, "").strip():
             raise Unsupported(

@@ -10,6 +10,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from headwater.storage.errors import HeadwaterError, Invalid
+from headwater.storage.formats.blob_descriptor import is_descriptor
 from headwater.storage.formats.blob_file import BLOB_SUFFIX, BlobFileWriter
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.manifest.statistics import EMPTY_STATS
@@ -19,10 +20,6 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import local_wall_clock
 
 __all__ = ["BlobColumnWriter"]
-
-# What a descriptor, which is the place of a value and not one, begins with: a version and a magic.
-_DESCRIPTOR_MAGIC = (0x424C4F4244455343).to_bytes(8, "little")
-_DESCRIPTOR_VERSIONS = (0, 1, 2)
 
 
 class BlobColumnWriter:
@@ -79,7 +76,7 @@ class BlobColumnWriter:
             self._file().leave()
 
     def _append(self, value: pa.Buffer | None) -> None:
-        if value is not None and _is_descriptor(value):
+        if value is not None and is_descriptor(value):
             raise Invalid(
                 f"table {self._storage.name}, column '{self.name}': a value is a descriptor, the "
                 "place of a BLOB; read it without 'blob-as-descriptor', and write what it holds"
@@ -142,8 +139,3 @@ class BlobColumnWriter:
             with suppress(HeadwaterError):
                 self._storage.files.delete(path)
         self._written.clear()
-
-
-def _is_descriptor(value: pa.Buffer) -> bool:
-    head = value[: 1 + len(_DESCRIPTOR_MAGIC)].to_pybytes()
-    return head[1:] == _DESCRIPTOR_MAGIC and head[0] in _DESCRIPTOR_VERSIONS

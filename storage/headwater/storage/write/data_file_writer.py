@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.formats.blob_references import REFERENCES_SUFFIX
 from headwater.storage.formats.protocol import FormatWriter
 from headwater.storage.formats.system_columns import (
     KEY_PREFIX,
@@ -33,12 +34,14 @@ from headwater.storage.manifest.statistics import (
 )
 from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row, serialize_row
 from headwater.storage.rows.external_paths import ExternalPaths
+from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.arrow_numbers import numpy_values
 from headwater.storage.types.data_type import DataType
 from headwater.storage.types.values import StorageValue, storage_value
 from headwater.storage.write.file_encoding import file_encoding
+from headwater.storage.write.managed_blobs import PackReferences
 from headwater.storage.write.shredded_files import ShreddedFiles
 
 __all__ = ["DataFileWriter", "combine_statistics", "local_wall_clock"]
@@ -70,7 +73,8 @@ class _Place:
 class DataFileWriter:
     """Writes rows of one bucket to files of about ``target-file-size``.
 
-    Rows of a primary-key table come sorted by key and distinct, unless they are a changelog.
+    Rows of a primary-key table come sorted by key and distinct, unless they are a changelog; their
+    BLOBs come as descriptors of values in packs, which a file beside the data file names.
 
     Args:
         storage: The table.
@@ -140,6 +144,8 @@ class DataFileWriter:
             self._indexes = []
         self._index_threshold = options.file_index_threshold
         self._open: tuple[_Place, FormatWriter, _Summary, FileIndexBuilder] | None = None
+        self._names_packs = bool(managed_blob_columns(schema)) and not changelog
+        self._packs = PackReferences(storage)
         self._written: list[str] = []
         self._finished: list[DataFile] = []
         self.next_sequence = first_sequence
@@ -163,6 +169,8 @@ class DataFileWriter:
             file.write(pa.table(columns, names=[field.name for field in self._fields]))
             summary.add(part)
             indexes.add(part)
+            if self._names_packs:
+                self._packs.add(part)
             if self.is_full and self._rolls:
                 self.roll()
 
@@ -224,7 +232,8 @@ class DataFileWriter:
         )
         entry = replace(entry, external_path=place.external)
         self.next_sequence += entry.row_count
-        self._finished.append(self._with_indexes(entry, place.directory, indexes))
+        entry = self._with_indexes(entry, place.directory, indexes)
+        self._finished.append(self._with_references(entry, place.directory))
 
     def _with_indexes(self, entry: DataFile, directory: str, indexes: FileIndexBuilder) -> DataFile:
         if not self._indexes:
@@ -232,7 +241,17 @@ class DataFileWriter:
         data = container_bytes(self._indexes, indexes.bodies())
         if len(data) <= self._index_threshold:
             return replace(entry, embedded_file_index=data)
-        name = entry.file_name + INDEX_SUFFIX
+        return self._with_extra(entry, directory, INDEX_SUFFIX, data)
+
+    def _with_references(self, entry: DataFile, directory: str) -> DataFile:
+        if not self._names_packs:
+            return entry
+        packs, self._packs = self._packs, PackReferences(self._storage)
+        return self._with_extra(entry, directory, REFERENCES_SUFFIX, packs.content())
+
+    def _with_extra(self, entry: DataFile, directory: str, suffix: str, data: bytes) -> DataFile:
+        """Write a file that belongs to a data file."""
+        name = entry.file_name + suffix
         path = f"{directory}/{name}"
         self._written.append(path)
         self._storage.files.write(path, data)

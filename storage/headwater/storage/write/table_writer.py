@@ -8,7 +8,7 @@ sorts them by partition and bucket at once and writes each bucket's files. Sourc
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -28,7 +28,7 @@ from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
-from headwater.storage.schema.blob_columns import columns_in_blob_files
+from headwater.storage.schema.blob_columns import columns_in_blob_files, managed_blob_columns
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
@@ -37,6 +37,7 @@ from headwater.storage.write.assign.postponed import postponed_file_prefix, post
 from headwater.storage.write.blob_table_writer import BlobTableWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
+from headwater.storage.write.managed_blobs import BlobPacks, refuse_descriptors
 from headwater.storage.write.partition_form import PartitionForm
 
 __all__ = ["CommitMessage", "SequenceNumbers", "TableWriter"]
@@ -77,6 +78,8 @@ class CommitMessage:
             for whole rows. The commit is refused when another changed the same columns of them
             since, or wrote their files anew, or that snapshot was rolled back.
         is_beside: True if an overwrite adds rows here and does not replace those that are.
+        blob_packs: The files, by their URIs, that the writer wrote values of BLOB columns to which
+            `new_files` or `compact_after` refer to, as files of later commits may.
     """
 
     partition: bytes
@@ -93,6 +96,7 @@ class CommitMessage:
     searched_snapshot: SnapshotIdentity | None = None
     columns_of: SnapshotIdentity | None = None
     is_beside: bool = False
+    blob_packs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -101,6 +105,7 @@ class _Written:
 
     new_files: list[DataFile] = field(default_factory=list)
     changelog_files: list[DataFile] = field(default_factory=list)
+    blob_packs: list[str] = field(default_factory=list)
 
 
 class TableWriter:
@@ -147,6 +152,7 @@ class TableWriter:
         self._checked = checked_snapshot
         self._keeps_row_ids = keeps_row_ids
         self._has_blobs = bool(columns_in_blob_files(storage.schema))
+        self._blobs = managed_blob_columns(storage.schema)
         self._partition_form = PartitionForm.of(storage)
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
@@ -157,6 +163,7 @@ class TableWriter:
         self._written: dict[Bucket, _Written] = {}
         self._open: OrderedDict[Bucket, DataFileWriter | BlobTableWriter] = OrderedDict()
         self._finished: list[DataFileWriter | BlobTableWriter] = []
+        self._packs: list[BlobPacks] = []
         self._closed = False
 
     def __enter__(self) -> TableWriter:
@@ -178,6 +185,7 @@ class TableWriter:
         *,
         keeps_nulls: bool = False,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
+        stored_blobs: Collection[str] = (),
     ) -> None:
         """Add rows.
 
@@ -189,6 +197,8 @@ class TableWriter:
             keeps_nulls: The rows are the table's own: nulls do not become default values, and
                 partitions are what they are.
             row_ids: The rows' ids, to a writer of rows that keep theirs.
+            stored_blobs: The BLOB columns of a primary-key table that hold what its own data files
+                say, which is where values lie.
 
         Raises:
             Invalid: The data does not fit the table; nothing of it is written.
@@ -204,6 +214,8 @@ class TableWriter:
             self._storage.runtime.time_zone,
             keeps_nulls=keeps_nulls,
         )
+        if self._blobs:
+            refuse_descriptors(self._storage, rows, stored_blobs)
         if self._partition_form is not None and not keeps_nulls:
             self._partition_form.check(rows)
         if kinds is not None:
@@ -287,6 +299,7 @@ class TableWriter:
             deleted_index_files=index.replaced,
             looked_up_index=index.looked_up,
             checked_snapshot=self._checked,
+            blob_packs=tuple(written.blob_packs),
         )
 
     def abort(self) -> None:
@@ -295,8 +308,11 @@ class TableWriter:
         self._buffer.clear()
         for writer in [*self._finished, *self._open.values()]:
             writer.abort()
+        for packs in self._packs:
+            packs.abort()
         self._finished.clear()
         self._open.clear()
+        self._packs.clear()
         self._assigner.abort()
 
     # Flushing ---------------------------------------------------------------------------------
@@ -328,7 +344,11 @@ class TableWriter:
         if bucket[1] == POSTPONE_BUCKET:
             # In the order of writing, without numbers: a compaction gives them.
             unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
-            self._write_open(bucket, rows.append_column(SEQUENCE_FIELD.name, unknown))
+            rows = rows.append_column(SEQUENCE_FIELD.name, unknown)
+            if self._blobs:
+                parts = [self._with_descriptors(bucket, part) for part in rows.to_batches()]
+                rows = pa.Table.from_batches(parts)
+            self._write_open(bucket, rows)
             return
         first = self._first_sequence(bucket)
         if not self._keyed:
@@ -344,7 +364,19 @@ class TableWriter:
             if self._changelog:
                 changes = sort_rows(batch, self._rules)
                 written.changelog_files += self._write_files(bucket, changes, changelog=True)
-            written.new_files += self._write_files(bucket, merge_rows(batch, self._rules))
+            # After the merge: a value that is superseded is not stored.
+            merged = self._with_descriptors(bucket, merge_rows(batch, self._rules))
+            written.new_files += self._write_files(bucket, merged)
+
+    def _with_descriptors(self, bucket: Bucket, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows whose values of BLOB columns, in a primary-key table, are in packs."""
+        if not self._blobs:
+            return rows
+        packs = BlobPacks(self._storage, *bucket)
+        self._packs.append(packs)
+        stored = packs.stored(rows)
+        self._written.setdefault(bucket, _Written()).blob_packs += packs.paths
+        return stored
 
     def _write_files(
         self, bucket: Bucket, rows: pa.RecordBatch, *, changelog: bool = False
