@@ -69,6 +69,8 @@ def test_a_row_among_mappings_may_delete(lake: Lake) -> None:
         table.write([{"n": 4}, {"n": 5, "_ROW_KIND": "+I"}])
     with pytest.raises(Invalid, match="Arrow array"):
         table.write({"n": [4]}, ["-D"])
+    with pytest.raises(Invalid, match="'word' cannot be set"):
+        table.update({"word": 2**70})
 
 
 def test_a_long_negative_decimal_is_compared_digit_by_digit(lake: Lake) -> None:

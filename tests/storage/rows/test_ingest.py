@@ -16,10 +16,14 @@ import pyarrow as pa
 import pytest
 
 from headwater.storage.errors import Invalid
+from headwater.storage.predicate.literal import comparison
+from headwater.storage.predicate.tree import Comparison
 from headwater.storage.rows.ingest import arrow_table, coerce
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, Json, parse_type
 from headwater.storage.types.local_time import utc
+from headwater.storage.types.values import storage_value
 
 
 def schema(*columns: tuple[str, Json], defaults: dict[str, str] | None = None) -> TableSchema:
@@ -305,6 +309,42 @@ def test_a_named_index_becomes_columns_and_a_nameless_one_counts_rows() -> None:
 def test_what_is_not_a_table_is_refused(data: object) -> None:
     with pytest.raises(Invalid, match="cannot"):
         arrow_table(data)
+
+
+_DAY = dt.date(2024, 1, 1)
+_NOON = dt.datetime(2024, 1, 1, 12)
+_NANOSECOND = pd.Timestamp("2024-01-01 12:00:00.000000001")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([_DAY, _NOON], "dates and times"),
+        ([_NOON, None, _NOON.replace(tzinfo=UTC)], "local times and moments"),
+        ([_NOON.replace(tzinfo=UTC), _NOON], "local times and moments"),
+        ([dt.time(1), dt.time(2, tzinfo=UTC)], "times of day with a time zone"),
+        ([pd.NaT, _NANOSECOND], "nanoseconds"),
+    ],
+)
+def test_times_that_arrow_would_cut_are_refused(values: list[object], words: str) -> None:
+    with pytest.raises(Invalid, match=f"column 'a' holds {words}"):
+        arrow_table({"a": values} if pd.NaT not in values else {"a": values[1:]})
+    with pytest.raises(Invalid, match=f"column 'a' holds {words}"):
+        arrow_table([{"a": value} for value in values if value is not pd.NaT])
+    with pytest.raises(Invalid, match=f"column 'a' holds {words}"):
+        arrow_table(pd.DataFrame({"a": pd.Series(values, dtype=object)}))
+
+
+def test_times_of_one_kind_are_taken() -> None:
+    zone = dt.timezone(dt.timedelta(hours=2))
+    moments = [_NOON.replace(tzinfo=zone), None, _NOON.replace(tzinfo=UTC)]
+    assert arrow_table({"a": moments})["a"].to_pylist() == moments
+    assert arrow_table({"a": [_DAY, None]})["a"].to_pylist() == [_DAY, None]
+    frame = pd.DataFrame({"a": [_NANOSECOND, pd.NaT]})
+    assert arrow_table(frame)["a"].cast(pa.int64()).to_pylist() == [_NANOSECOND.value, None]
+    assert storage_value(_NANOSECOND, AtomicType(Root.TIMESTAMP, precision=9)) == _NANOSECOND.value
+    found = comparison(schema(("a", "TIMESTAMP(9)")), "a", "=", _NANOSECOND)
+    assert found == Comparison("a", "=", _NANOSECOND.value)
 
 
 @pytest.mark.parametrize("twice", ["a", "_ROW_KIND"])

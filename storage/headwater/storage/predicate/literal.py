@@ -31,6 +31,7 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, refuse_kept
 from headwater.storage.types.values import (
     StorageValue,
+    nanoseconds_of,
     parse_moment,
     parse_time_of_day,
     storage_value,
@@ -211,7 +212,7 @@ def _nanoseconds(field: DataField, data_type: AtomicType, value: object) -> int:
         case dt.datetime():
             zoned = value.tzinfo is not None
             naive = value.astimezone(dt.UTC).replace(tzinfo=None) if zoned else value
-            nanos = (naive - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+            nanos = nanoseconds_of(naive)
         case dt.date():
             zoned = False
             nanos = (value - _EPOCH.date()).days * _DAY

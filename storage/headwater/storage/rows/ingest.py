@@ -7,7 +7,7 @@ not have is an error, and so is a null where the table forbids it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
+from headwater.storage.rows.python_times import lost_of_times
 from headwater.storage.schema.default_values import default_value
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -93,14 +94,16 @@ def _arrow_table(data: TabularData) -> pa.Table:
         case pa.RecordBatch():
             return pa.Table.from_batches([data])
         case Mapping():
-            return pa.table(dict(data))
+            columns = dict(data)
+            return _with_whole_times(pa.table(columns), columns.__getitem__)
         case list() | tuple():
             return _rows_table(data)
     if (frame := _polars_frame(data)) is not None:
         return frame.to_arrow()
     if (pandas := _pandas_frame(data)) is not None:
         # Not through the Arrow stream: that would make an index of row numbers a column.
-        return pa.Table.from_pandas(pandas, preserve_index=False)
+        table = pa.Table.from_pandas(pandas, preserve_index=False)
+        return _with_whole_times(table, pandas.get)
     if isinstance(data, _ArrowStream):
         return pa.table(data)
     raise Invalid(
@@ -119,7 +122,23 @@ def _rows_table(rows: Sequence[object]) -> pa.Table:
         raise Invalid(f"a list of rows must hold mappings, not {structs.type}")
     if structs.null_count:
         raise Invalid(f"{structs.null_count} rows of the list are None, not mappings")
-    return pa.Table.from_struct_array(structs)
+    table = pa.Table.from_struct_array(structs)
+    mappings = [row for row in rows if isinstance(row, Mapping)]
+    return _with_whole_times(table, lambda name: [row.get(name) for row in mappings])
+
+
+def _with_whole_times(table: pa.Table, values_of: Callable[[str], object]) -> pa.Table:
+    """A table made of Python's objects; raises Invalid if times among them lost a part."""
+    for field in table.schema:
+        if not pa.types.is_temporal(field.type) or pa.types.is_duration(field.type):
+            continue
+        values = values_of(field.name)
+        if isinstance(values, list | tuple) or str(getattr(values, "dtype", "")) == "object":
+            assert isinstance(values, Collection)
+            reason = lost_of_times(values, field.type)
+            if reason is not None:
+                raise Invalid(f"column '{field.name}' {reason}")
+    return table
 
 
 def _plain_row(row: object) -> object:

@@ -32,6 +32,7 @@ __all__ = [
     "StorageValue",
     "arrow_scalar",
     "is_kindred",
+    "nanoseconds_of",
     "object_text",
     "parse_moment",
     "parse_partition_text",
@@ -221,9 +222,14 @@ def _timestamp(value: dt.datetime, data_type: AtomicType) -> int | None:
     if (value.tzinfo is None) != local:
         return None
     naive = value if local else value.astimezone(dt.UTC).replace(tzinfo=None)
-    micros = (naive - _EPOCH) // dt.timedelta(microseconds=1)
-    number, lost = divmod(micros * units_per_second(data_type), 10**6)
+    number, lost = divmod(nanoseconds_of(naive) * units_per_second(data_type), 10**9)
     return None if lost else _integer(number, 64)
+
+
+def nanoseconds_of(local: dt.datetime) -> int:
+    """Nanoseconds between the epoch and a datetime without time zone, pandas' own included."""
+    micros = (local - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros * 1000 + int(getattr(local, "nanosecond", 0))
 
 
 # Partition values as text ---------------------------------------------------------------------
