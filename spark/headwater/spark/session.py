@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.storage.errors import Invalid
+from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = [
+    "ended_by_interrupt",
     "ensure_interpreter",
     "local_session",
     "release_frame",
@@ -116,6 +119,30 @@ def release_frame(frame: DataFrame) -> None:
     context = getattr(frame.sparkSession, "_sc", None)
     if context is not None:
         context._gateway.detach(frame._jdf)
+
+
+@contextmanager
+def ended_by_interrupt(spark: SparkSession) -> Iterator[None]:
+    """End the jobs of a block when the user interrupts the program in it.
+
+    PySpark asks Spark to, on the connection that waits for the job's end, where nobody listens.
+
+    Args:
+        spark: The session. Over Spark Connect the interruption itself is all that is done.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        yield
+        return
+    tag = f"headwater-{SYSTEM_RUNTIME.new_uuid()}"
+    context.addJobTag(tag)
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.cancelJobsWithTag(tag)
+        raise
+    finally:
+        context.removeJobTag(tag)
 
 
 def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:

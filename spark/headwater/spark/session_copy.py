@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-__all__ = ["BATCH_BYTES_SETTING", "NARROW_BATCH_ROWS", "SessionCopy", "narrow_sessions"]
+from pyspark import SparkContext
+
+__all__ = [
+    "BATCH_BYTES_SETTING",
+    "NARROW_BATCH_ROWS",
+    "SessionCopy",
+    "interruptible",
+    "narrow_sessions",
+]
 
 BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Spark's limit of the bytes of a batch of rows for Python workers."""
@@ -45,6 +54,33 @@ class SessionCopy:
                     copy.conf().set(key, value)
                 self._session, self._found, self._copy = session, found, copy
             return self._copy
+
+
+@contextmanager
+def interruptible(context: SparkContext, session: Any, copy: Any) -> Iterator[None]:
+    """Let who interrupts a session's jobs, all or those of a tag, interrupt jobs of its copy.
+
+    Spark finds a session's jobs by tags, which this thread's jobs have in the block.
+
+    Args:
+        context: Spark's.
+        session: The session, as the JVM has it.
+        copy: The copy.
+    """
+    # It has those that the session had when it was copied.
+    copy.clearTags()
+    named = str(session.managedJobTags().get().values().mkString(","))
+    # No tag has a comma.
+    before = str(context._jsc.sc().getJobTags().mkString(",")).split(",")
+    wanted = {str(session.sessionJobTag()), *filter(None, named.split(","))}
+    added = wanted.difference(before)
+    for tag in added:
+        context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        for tag in added:
+            context.removeJobTag(tag)
 
 
 def narrow_sessions() -> SessionCopy:

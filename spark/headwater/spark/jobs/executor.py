@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.errors import own_errors
+from headwater.spark.session import ended_by_interrupt
 from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["SparkExecutor"]
@@ -48,7 +49,7 @@ class SparkExecutor:
 
         pickled = [pickle.dumps(task) for task in tasks]
         parts = min(len(pickled), self._at_once or len(pickled))
-        with own_errors():
+        with own_errors(), ended_by_interrupt(self._spark):
             if sum(map(len, pickled)) * len(pickled) <= _SENT_BYTES:
                 numbers = self._spark.range(0, len(pickled), 1, parts)
                 frame = numbers.mapInArrow(partial(_performed, work, pickled), _OUTCOME)

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from headwater.spark.errors import own_errors
+from headwater.spark.session import ended_by_interrupt
 from headwater.storage.errors import Unavailable
 
 __all__ = ["kept_rows", "with_kept_rows"]
@@ -29,7 +30,7 @@ _ATTEMPTS = 4
 
 def kept_rows(frame: DataFrame) -> DataFrame:
     """A frame's rows, computed now and once, also when a task that needs them is run again."""
-    with own_errors():
+    with own_errors(), ended_by_interrupt(frame.sparkSession):
         return frame.localCheckpoint()
 
 

@@ -16,13 +16,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from headwater.spark.names import quoted
-from headwater.spark.session_copy import BATCH_BYTES_SETTING, NARROW_BATCH_ROWS, SessionCopy
+from headwater.spark.session import release_frame
+from headwater.spark.session_copy import (
+    BATCH_BYTES_SETTING,
+    NARROW_BATCH_ROWS,
+    SessionCopy,
+    interruptible,
+)
 from headwater.spark.source.task_frame import TASK_NUMBER
 
-__all__ = ["WideRow", "in_copy", "narrow_rows", "with_wide_marked"]
+__all__ = ["WideRow", "narrow_rows", "rows_of_copy", "with_wide_marked"]
 
 # Batches of such rows have at most the 64 MiB that Spark would limit them to.
 _NARROW_BYTES = (1 << 26) // NARROW_BATCH_ROWS
@@ -85,13 +91,24 @@ def with_wide_marked(df: DataFrame) -> DataFrame | None:
     return marked.selectExpr(*kept, _WIDE)
 
 
-def in_copy(copy: SessionCopy, frame: DataFrame) -> DataFrame:
-    """A frame as one of its session's copy, to be run there."""
+def rows_of_copy(copies: SessionCopy, frame: DataFrame) -> list[Row]:
+    """The rows of a frame, computed in a copy of its session.
+
+    Args:
+        copies: Copies of sessions.
+        frame: The frame.
+    """
     jdf: Any = frame._jdf
     jvm: Any = frame.sparkSession._jvm
+    session = jdf.sparkSession()
+    copy = copies.of(session)
     datasets = jvm.org.apache.spark.sql.classic.Dataset
-    made = datasets.ofRows(copy.of(jdf.sparkSession()), jdf.queryExecution().analyzed())
-    return DataFrame(made, frame.sparkSession)
+    made = DataFrame(datasets.ofRows(copy, jdf.queryExecution().analyzed()), frame.sparkSession)
+    try:
+        with interruptible(frame.sparkSession.sparkContext, session, copy):
+            return made.collect()
+    finally:
+        release_frame(made)
 
 
 def narrow_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

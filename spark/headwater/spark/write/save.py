@@ -16,10 +16,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.options import WriteOptions
-from headwater.spark.session import release_frame
+from headwater.spark.session import ended_by_interrupt, release_frame
 from headwater.spark.session_copy import SessionCopy
 from headwater.spark.write.change_tasks import ChangeWriter
-from headwater.spark.write.narrow_rows import WideRow, in_copy, with_wide_marked
+from headwater.spark.write.narrow_rows import WideRow, rows_of_copy, with_wide_marked
 from headwater.spark.write.tasks import BatchWriter, task_outcome
 from headwater.storage.errors import HeadwaterError
 
@@ -79,11 +79,9 @@ def _save(
     numbered = frame.toDF(*map(str, range(len(names))))
     work = partial(task_outcome, writer, names, copy is not None)
     outcomes = numbered.mapInArrow(work, "outcome BINARY")
-    if copy is not None:
-        outcomes = in_copy(copy, outcomes)
     try:
-        with own_errors():
-            rows = outcomes.collect()
+        with own_errors(), ended_by_interrupt(frame.sparkSession):
+            rows = outcomes.collect() if copy is None else rows_of_copy(copy, outcomes)
     finally:
         release_frame(outcomes)
     messages: list[WriterCommitMessage | None] = []

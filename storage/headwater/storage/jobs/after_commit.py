@@ -11,7 +11,7 @@ __all__ = ["after_commit"]
 
 
 @contextmanager
-def after_commit(table: str, snapshot: Snapshot, work: str) -> Iterator[None]:
+def after_commit(table: str, snapshot: Snapshot | None, work: str) -> Iterator[None]:
     """Have an error say that the rows are committed all the same.
 
     What Headwater raises on purpose is logged by the work itself, and is due again. What is left,
@@ -19,14 +19,15 @@ def after_commit(table: str, snapshot: Snapshot, work: str) -> Iterator[None]:
 
     Args:
         table: The table's name.
-        snapshot: The snapshot that the commit made.
+        snapshot: The snapshot that the commit made; None where it is not known.
         work: The work, as the beginning of a sentence.
     """
     try:
         yield
     except BaseException as error:
+        made = "" if snapshot is None else f", as snapshot {snapshot.id}"
         error.add_note(
-            f"table {table}: the commit itself succeeded, as snapshot {snapshot.id}; do not repeat "
-            f"it. {work} after it failed, and is due again after the next commit."
+            f"table {table}: the commit itself succeeded{made}; do not repeat it. {work} after it "
+            "failed, and is due again after the next commit."
         )
         raise
