@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headwater.catalog.table.table import Table
@@ -93,6 +94,11 @@ def test_what_does_not_exist_is_said(table: Table) -> None:
         table.scan(where="w = 1")
     with pytest.raises(Invalid):
         table.scan(where="v > 'many'")
+    for expression in (pl.col("v") > 1, pc.field("v") > 1, b"v > 1"):
+        with pytest.raises(Invalid, match="a filter is a SQL condition"):
+            table.scan(where=expression)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match=r"truncate\(\) deletes all"):
+        table.delete(None)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="at most one"):
         table.scan(snapshot_id=1, tag="x")
     with pytest.raises(NotFound) as error:

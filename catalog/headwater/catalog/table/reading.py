@@ -400,7 +400,15 @@ class ReadableTable(TableHistory):
                 )
 
     def _predicate(self, where: str | Predicate | None, storage: TableStorage) -> Predicate | None:
-        return parse_predicate(where, storage.schema) if isinstance(where, str) else where
+        if isinstance(where, str):
+            return parse_predicate(where, storage.schema)
+        if where is None or isinstance(where, Predicate):
+            return where
+        raise Invalid(
+            f'table {self.name}: a filter is a SQL condition such as "amount > 10", not a '
+            f"{type(where).__module__}.{type(where).__qualname__}; expressions of Polars go to "
+            "scan().lazy().filter(...)"
+        )
 
     def files(self, *, snapshot_id: int | None = None) -> list[FileInfo]:
         """The data files of the latest snapshot, or of another."""

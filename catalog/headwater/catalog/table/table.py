@@ -201,7 +201,11 @@ class Table(TableUpkeep):
             OutcomeUnknown: The commit may have happened.
         """
         predicate = self._predicate(where, self._storage)
-        assert predicate is not None
+        if predicate is None:
+            raise Invalid(
+                f"table {self.name}: say by a SQL condition which rows are to be deleted; "
+                "truncate() deletes all"
+            )
         watched = self._watched("deleting rows", executor)
         return self._kept_up(delete_from_table(self._storage, self.pointer, watched, predicate))
 
