@@ -10,7 +10,7 @@ Source: ``PlainMapSharedShreddingColumnAllocator.java``,
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import groupby, islice
+from itertools import chain, islice, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -111,30 +111,33 @@ class _Recent:
         order = np.lexsort((np.arange(len(self._key_of)), self._used[: len(self._key_of)]))
         # From the least recently used one on; of those used last in one row, from the first on.
         recent: OrderedDict[int, int] = OrderedDict((at, self._key_of[at]) for at in order.tolist())
-        used = self._used
+        used: list[int] = self._used.tolist()
+        firsts = np.flatnonzero(np.diff(owners, prepend=-1))
+        of_rows = zip((owners[firsts] + self._rows).tolist(), firsts.tolist(), strict=True)
+        every = numbers.tolist()
         found: list[int] = []
-        for owner, entries in groupby(
-            zip(owners.tolist(), numbers.tolist(), strict=True), key=lambda entry: entry[0]
-        ):
-            keys = [number for _, number in entries]
+        for (row, start), (_, end) in pairwise(chain(of_rows, [(0, len(every))])):
+            keys = every[start:end]
             taken = [column_of.get(key, NO_COLUMN) for key in keys]
-            if NO_COLUMN in taken:
-                wanting = taken.count(NO_COLUMN)
-                free = list(range(len(recent), self._columns))[:wanting]
-                evictable = (column for column in recent if column not in taken)
-                free += islice(evictable, wanting - len(free))
+            wanting = taken.count(NO_COLUMN)
+            if wanting:
+                own = set(taken)
+                free = list(range(len(recent), min(len(recent) + wanting, self._columns)))
+                if len(free) < wanting:
+                    evictable = (column for column in recent if column not in own)
+                    free += islice(evictable, wanting - len(free))
                 missing = [at for at, column in enumerate(taken) if column == NO_COLUMN]
                 for at, column in zip(missing, free, strict=False):
-                    if column in recent:
-                        del column_of[recent[column]]
+                    column_of.pop(recent.get(column, NO_COLUMN), None)
                     taken[at] = column
                     recent[column] = keys[at]
                     column_of[keys[at]] = column
             for column in sorted(taken):
                 if column != NO_COLUMN:
                     recent.move_to_end(column)
-                    used[column] = owner + self._rows
+                    used[column] = row
             found += taken
+        self._used[:] = used
         self._key_of = [recent[at] for at in range(len(recent))]
         self._column_of[:] = NO_COLUMN
         self._column_of[self._key_of] = np.arange(len(self._key_of))
