@@ -79,6 +79,11 @@ def rest_options(
     return options
 
 
+def _is_indexed(split: Any) -> bool:
+    """True for a split of the rows that an index tells of."""
+    return str(split.getClass().getSimpleName()) == "IndexedSplit"
+
+
 class JavaClient:
     """Creates, writes and reads tables as a Flink or Spark job with Paimon's JAR would."""
 
@@ -409,6 +414,20 @@ class JavaClient:
             test: A method of ``PredicateBuilder``, such as ``equal`` or ``in``.
             values: What the method takes besides the column.
         """
+        handle, splits, condition = self._planned(table, column, test, values)
+        inner = [each.dataSplit() if _is_indexed(each) else each for each in splits]
+        files = sum(len(split.dataFiles()) for split in inner)
+        return files, self._rows(handle, splits, None, condition=condition)
+
+    def uses_index(self, table: str, column: str, test: str, *values: object) -> bool:
+        """True if a scan with a condition, as of `read_where`, asks an index of whole buckets."""
+        _, splits, _ = self._planned(table, column, test, values)
+        return any(_is_indexed(split) for split in splits)
+
+    def _planned(
+        self, table: str, column: str, test: str, values: Sequence[object]
+    ) -> tuple[Any, Any, Any]:
+        """A table, the splits of a scan with a condition, and the condition."""
         handle = self._catalog.getTable(self._identifier(table))
         row_type = self._call(TABLE, "rowType", handle)
         text = self._jvm.org.apache.paimon.data.BinaryString.fromString
@@ -419,9 +438,7 @@ class JavaClient:
         condition = getattr(builder, test)(at, *arguments)
         reading = self._call(TABLE, "newReadBuilder", handle).withFilter(condition)
         plan = self._call(SCAN, "plan", reading.newScan())
-        splits = self._call(f"{SCAN}$Plan", "splits", plan)
-        files = sum(len(split.dataFiles()) for split in splits)
-        return files, self._rows(handle, splits, None, condition=condition)
+        return handle, self._call(f"{SCAN}$Plan", "splits", plan), condition
 
     def changes(self, table: str, options: Mapping[str, str] | None = None) -> list[pa.Table]:
         """A stream's changes so far, plan by plan, each with a column ``_ROW_KIND``.

@@ -31,6 +31,8 @@ ARROW = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("amount", pa.int32()), ("note", pa.string())]
 )
 
+MARKED = {"deletion-vectors.enabled": "true"}
+
 
 def _schema(
     options: Mapping[str, str] | None = None,
@@ -103,10 +105,10 @@ def test_an_empty_tables_keys_may_come_as_options() -> None:
         ({"ignore-delete": "true"}, RemoveOption("ignore-delete"), "from true to false"),
         ({}, SetOption("fields.nothing.ignore-retract", "true"), "'nothing', which does not"),
         ({"type": "materialized-table"}, RemoveOption("type"), "another table"),
-        ({"pk-btree.index.columns": "note"}, RenameColumn(("note",), "n"), "an index"),
-        ({"pk-btree.index.columns": "note"}, DropColumn(("note",)), "pk-btree.index.columns"),
+        ({**MARKED, "pk-btree.index.columns": "note"}, RenameColumn(("note",), "n"), "an index"),
+        ({**MARKED, "pk-btree.index.columns": "note"}, DropColumn(("note",)), "index.columns"),
         (
-            {"pk-bitmap.index.columns": "amount"},
+            {**MARKED, "pk-bitmap.index.columns": "amount"},
             UpdateColumnType(("amount",), parse_type("BIGINT")), "an index",
         ),
         ({"sequence.field": "amount"}, DropColumn(("amount",)), "'sequence.field' names it"),

@@ -88,6 +88,10 @@ _KEPT: Mapping[str, str] = {
         vector-index.search-mode vector-search.distribute.enabled
         vector-search.lateral-join.batch-size
         """,
+    "indexes that Paimon's own writers of primary-key tables build: files that they do not cover "
+    "are read without": """
+        pk-bitmap.index.columns pk-btree.index.columns pk-multivalue.index.columns
+        """,
     "what belongs to another option, which is refused": """
         chain-table.streaming.merge-snapshot metadata.iceberg.<setting>
         """,

@@ -224,11 +224,12 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
     *(
         _no_writes(
             f"pk-{kind}.index.columns",
-            "columns with an index in the table",
+            "columns with an index in the table that is searched for the nearest or best rows",
             _UNSET,
-            "the index would lack the new rows",
+            "searches find only rows that the index covers: they would lack the new ones, and "
+            "after a compaction all",
         )
-        for kind in ("btree", "bitmap", "multivalue", "vector", "full-text")
+        for kind in ("vector", "full-text")
     ),
     Option(
         "partition.mark-done-action",

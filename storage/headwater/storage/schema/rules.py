@@ -25,6 +25,7 @@ from headwater.storage.schema.foreign_tables import (
     check_format_options,
     foreign_schema,
 )
+from headwater.storage.schema.key_indexes import check_key_indexes
 from headwater.storage.schema.map_layouts import check_map_layouts
 from headwater.storage.schema.option_changes import check_field_options
 from headwater.storage.schema.path_options import check_path_options
@@ -176,6 +177,7 @@ def check_schema(schema: TableSchema) -> None:
         )
     _check_options(schema)
     check_kept_types(schema)
+    check_key_indexes(schema)
 
 
 def _check_options(schema: TableSchema) -> None:
