@@ -527,5 +527,5 @@ class TwoMemories(RuleBasedStateMachine):
 
 def test_a_catalog_that_forgets_answers_as_one_that_does_not() -> None:
     run_state_machine_as_test(
-        TwoMemories, settings=settings(max_examples=10, stateful_step_count=30, deadline=None)
+        TwoMemories, settings=settings(max_examples=5, stateful_step_count=30, deadline=None)
     )

@@ -150,15 +150,21 @@ def _shape_of(url: str) -> dict[str, object]:
 
 
 def test_a_downgrade_leads_back_to_what_was_there(new_database: Callable[[], str]) -> None:
-    *earlier, last = _revisions()
-    for revision in earlier:
-        untouched, url = new_database(), new_database()
-        upgrade(untouched, revision)
-        assert upgrade(url) == last
+    first, *_ = revisions = _revisions()
+    url = new_database()
+    shapes = {}
+    for revision in revisions:
+        assert upgrade(url, revision) == revision
+        shapes[revision] = _shape_of(url)
+    for revision in reversed(revisions[:-1]):
         assert downgrade(url, revision) == revision == current(url)
-        assert downgrade(url, revision) == revision
-        assert _shape_of(url) == _shape_of(untouched)
-        assert upgrade(url) == last
+        assert _shape_of(url) == shapes[revision]
+    assert downgrade(url, first) == first
+    # All at once.
+    assert upgrade(url) == revisions[-1]
+    assert _shape_of(url) == shapes[revisions[-1]]
+    assert downgrade(url, first) == first
+    assert _shape_of(url) == shapes[first]
 
 
 ORDERS = Identifier("sales", "orders")
