@@ -226,6 +226,25 @@ def test_nulls_in_not_null_values_are_refused(tmp_path: Path) -> None:
     assert found(table) == [{"a": 1}, None]
 
 
+@pytest.mark.parametrize("codec", ["snappy", "zlib", "none"])
+def test_keys_have_the_codec_of_the_table(tmp_path: Path, codec: str) -> None:
+    options = {"file.format": "orc", "orc.compress": codec, "file.compression": "lz4"}
+    table = create(tmp_path, {**shredded(), **options})
+    table.write(rows([{"a": 1}]))
+    assert found(table) == [{"a": 1}]
+
+
+def test_options_of_a_handle_are_followed(tmp_path: Path) -> None:
+    table = create(tmp_path, {})
+    table.with_options(shredded()).write(rows([{"a": 1}]))
+    assert [each is not None for each in map(layout, data_files(table))] == [True]
+    assert found(table) == [{"a": 1}]
+    packed = {**shredded(), "file.compression": "snappy"}
+    with pytest.raises(Invalid, match="need one of none, lz4, zstd"):
+        table.refresh().with_options(packed).write(rows([{"a": 2}]))
+    assert len(data_files(table)) == 1
+
+
 def test_later_files_have_as_many_columns_as_rows_have_keys(tmp_path: Path) -> None:
     table = create(tmp_path, {**shredded(64), "target-file-size": "1 b"})
     maps: Maps = [dict.fromkeys("abc", k) for k in range(700)]

@@ -213,7 +213,7 @@ class DataFileWriter:
             zstd_level=encoding.zstd_level,
             block_bytes=encoding.block_bytes,
         )
-        file = self._files.start(encoding.compression, begin)
+        file = self._files.start(encoding.keys_compression, begin)
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
         mode = encoding.statistics_mode
         summary = _Summary(self._storage, mode, self._keeps_row_ids, self._columns)

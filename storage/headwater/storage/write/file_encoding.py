@@ -37,6 +37,7 @@ class FileEncoding:
     Attributes:
         format: The format.
         compression: The codec, as ``file.compression`` names it.
+        keys_compression: That of the keys of maps, which an option of the format does not change.
         zstd_level: The level of the codec ``zstd``.
         block_bytes: Bytes of a row group; None is the format's default.
         statistics_mode: The part of its columns' ranges that the manifest keeps, see
@@ -46,6 +47,7 @@ class FileEncoding:
 
     format: DataFileFormat
     compression: str
+    keys_compression: str
     zstd_level: int
     block_bytes: int | None
     statistics_mode: str
@@ -84,10 +86,9 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
             statistics = options.changelog_statistics_mode
     found = format_named(name, option)
     own_codec = _OWN_CODECS.get(found.name, "")
-    if own_codec in schema.options:
-        compression = schema.options[own_codec].strip().lower()
     return FileEncoding(
         found,
+        schema.options.get(own_codec, compression).strip().lower(),
         compression,
         options.zstd_level,
         options.file_block_size,

@@ -14,10 +14,12 @@ from typing import Self
 
 import pyarrow as pa
 
+from headwater.storage.errors import Invalid
 from headwater.storage.formats.file_writer import cast_column
 from headwater.storage.formats.protocol import FormatWriter, WrittenFile
 from headwater.storage.options import TableOptions
 from headwater.storage.schema.map_layouts import shredded_maps
+from headwater.storage.shredded_maps.layout import CODECS
 from headwater.storage.shredded_maps.shredder import MapShredder
 from headwater.storage.types.data_type import DataField, to_arrow
 
@@ -57,11 +59,19 @@ class ShreddedFiles:
         """Start a file.
 
         Args:
-            codec: The codec of the file, which its keys get, too.
+            codec: The codec of the keys of maps.
             begin: Starts a file with columns.
+
+        Raises:
+            Invalid: Keys cannot have the codec.
         """
         if not self._maps:
             return begin(self._fields)
+        if codec not in CODECS:
+            raise Invalid(
+                f"column '{min(self._maps)}': maps that are stored by their keys need one of "
+                f"{', '.join(CODECS)} as 'file.compression', not '{codec}'"
+            )
         shredders = {
             at: MapShredder(item, self._columns(item.name), self._maps[item.name].policy)
             for at, item in enumerate(self._fields)
