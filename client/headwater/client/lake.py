@@ -28,6 +28,7 @@ from headwater.storage.files.location import new_folder
 from headwater.storage.jobs.clone import clone_files
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
+from headwater.storage.schema.given import given_names, given_options
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.creation import refuse_unwritable
@@ -475,9 +476,9 @@ def _schema(
     if isinstance(schema, Schema):
         return replace(
             schema,
-            primary_keys=tuple(primary_keys) or schema.primary_keys,
-            partition_keys=tuple(partition_keys) or schema.partition_keys,
-            options={**schema.options, **(options or {})},
+            primary_keys=given_names(primary_keys, "primary_keys") or schema.primary_keys,
+            partition_keys=given_names(partition_keys, "partition_keys") or schema.partition_keys,
+            options=given_options({**schema.options, **(options or {})}),
             comment=schema.comment if comment is None else comment,
         )
     if isinstance(schema, pa.Schema):

@@ -124,8 +124,10 @@ class Consumer:
 
         Raises:
             Conflict: A reader holds it, which is alive.
-            Invalid: The id cannot name a consumer, or the snapshot's id is not positive.
+            Invalid: The id cannot name a consumer, or the snapshot's id is no positive number.
         """
+        if not isinstance(next_snapshot, int):
+            raise Invalid(f"a snapshot's id is a whole number, not {next_snapshot!r}")
         self._consumers.reset(self._identifier, self.consumer_id, next_snapshot, force=force)
 
     def delete(self, *, force: bool = False) -> None:

@@ -30,6 +30,7 @@ from headwater.storage.jobs.tags import tell_of_tag
 from headwater.storage.maintenance.partition_done import delete_success_file
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
+from headwater.storage.schema.given import given_options
 from headwater.storage.schema.option_changes import check_laid_over
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer, snapshot_file_ids
@@ -179,10 +180,13 @@ class TableHistory:
         """Another handle with table options laid over; the table itself keeps its own.
 
         Raises:
-            Invalid: An option is one that only the table can have.
+            Invalid: An option is one that only the table can have, or no text.
         """
         return type(self)(
-            self._catalog, self._info, self._runtime, options={**self._overlay, **options}
+            self._catalog,
+            self._info,
+            self._runtime,
+            options={**self._overlay, **given_options(options)},
         )
 
     def alter(self, *changes: SchemaChange) -> Self:
@@ -490,6 +494,8 @@ def millis_of(timestamp: int | datetime | str) -> int:
             moment = datetime.fromisoformat(moment)
         except ValueError:
             raise Invalid(f"'{timestamp}' is not a time such as 2026-01-31T12:00:00Z") from None
-    if moment.tzinfo is None:
-        raise Invalid(f"{timestamp} has no time zone; write 2026-01-31T12:00:00Z for UTC")
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise Invalid(
+            f"{timestamp!r} is no moment with a time zone; write 2026-01-31T12:00:00Z for UTC"
+        )
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -11,12 +11,14 @@ import pyarrow as pa
 from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.catalog.table.progress import progress_bar
+from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate, to_sql
 from headwater.storage.read.prefetch import BatchRead, prefetched
 from headwater.storage.read.split import read_schema, read_split, split_reads
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.start import IncrementalMode
+from headwater.storage.schema.given import given_names
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -61,10 +63,10 @@ class Rows:
         row_kinds: bool = False,
     ) -> None:
         self.storage = storage
-        self.columns = None if columns is None else tuple(columns)
+        self.columns = None if columns is None else given_names(columns, "columns")
         self.predicate = predicate
         self.row_kinds = row_kinds
-        self.schema: pa.Schema = read_schema(storage.schema, columns, row_kinds=row_kinds)
+        self.schema: pa.Schema = read_schema(storage.schema, self.columns, row_kinds=row_kinds)
 
     def __repr__(self) -> str:
         return str(self._display())
@@ -146,7 +148,10 @@ class Rows:
 
         Raises:
             CorruptData: A file is missing or damaged; the message names it.
+            Invalid: Batches are to have less than one row.
         """
+        if batch_rows < 1:
+            raise Invalid(f"a batch has 1 row at least, not {batch_rows}")
         ahead = self.storage.schema.table_options.write_buffer_size // _AHEAD_SHARE
         return self._batches(batch_rows, _MOST_STREAM_THREADS, ahead)
 

@@ -23,6 +23,7 @@ from headwater.storage.jobs.write import Replacement, WritePlan, with_partition,
 from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
+from headwater.storage.schema.given import given_names
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -269,18 +270,26 @@ class Table(TableUpkeep):
 
         Raises:
             Invalid: Several rows of the source match one row of the table, or the source does not
-                fit the table.
+                fit the table, or an argument is none of its values.
             NotFound: A column does not exist.
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: The commit may have happened.
         """
+        if when_matched not in ("update", "delete", None) or when_not_matched not in (
+            "insert",
+            None,
+        ):
+            raise Invalid(
+                f"table {self.name}: when_matched is 'update', 'delete' or None, and "
+                f"when_not_matched 'insert' or None, not {when_matched!r} and {when_not_matched!r}"
+            )
         return self._kept_up(
             merge_into_table(
                 self._storage,
                 self.pointer,
                 self._watched("merging rows", executor),
                 arrow_table(source),
-                on,
+                given_names(on, "on"),
                 when_matched,
                 when_not_matched is not None,
             )
@@ -303,6 +312,7 @@ class Table(TableUpkeep):
             Conflict, OutcomeUnknown: As `write`.
         """
         keys = self.schema.primary_keys
+        on = None if on is None else given_names(on, "on")
         if keys and (on is None or sorted(on) == sorted(keys)):
             return self.write(data)
         if keys:

@@ -30,6 +30,7 @@ from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
 from headwater.storage.maintenance.table_check import TableCheck, check_table
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.schema.given import given_names
 from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.table_writer import CommitMessage
@@ -142,6 +143,7 @@ class TableUpkeep(TableLifecycle):
             OutcomeUnknown: The commit may have happened.
         """
         watched = self._watched("analysing", executor)
+        columns = None if columns is None else given_names(columns, "columns")
         return self._kept_up(analyze_table(self._storage, self.pointer, watched, columns))
 
     def rewrite_file_indexes(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.schema.given import given_options
 from headwater.storage.types.data_type import DataType, Json, parse_type, type_json
 
 __all__ = [
@@ -162,7 +163,7 @@ def check_changes(table: str, changes: Sequence[SchemaChange]) -> None:
     """Refuse changes that a caller did not mean.
 
     Raises:
-        Invalid: There is none, or something that is no schema change.
+        Invalid: There is none, or something that is no schema change, or an option is no text.
     """
     if not changes:
         raise Invalid(f"table {table}: name at least one schema change")
@@ -172,6 +173,8 @@ def check_changes(table: str, changes: Sequence[SchemaChange]) -> None:
                 f"table {table}: {change!r} is no schema change; use those of "
                 "headwater.storage.schema_change, such as AddColumn and SetOption"
             )
+        if isinstance(change, SetOption):
+            given_options({change.key: change.value})
 
 
 def schema_change_json(change: SchemaChange) -> dict[str, Json]:

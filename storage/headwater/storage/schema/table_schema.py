@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.given import given_names, given_options
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import (
@@ -58,6 +59,7 @@ class Schema:
         """A schema with the columns of an Arrow schema.
 
         Raises:
+            Invalid: An option is no text, or keys are not lists of names.
             Unsupported: A column's Arrow type has no Paimon type.
         """
         ids = FieldIds()
@@ -68,7 +70,11 @@ class Schema:
                 DataField(identifier, column.name, from_arrow(column.type, column.nullable, ids))
             )
         return Schema(
-            tuple(fields), tuple(partition_keys), tuple(primary_keys), dict(options or {}), comment
+            tuple(fields),
+            given_names(partition_keys, "partition_keys"),
+            given_names(primary_keys, "primary_keys"),
+            given_options(options or {}),
+            comment,
         )
 
     @staticmethod
