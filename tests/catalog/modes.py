@@ -86,6 +86,7 @@ class Engine:
         return any("remove-record-on" in key for key in self.options)
 
 
+_CLUSTERED = {"clustering.columns": "note,v"}
 _SUM = {"fields.v.aggregate-function": "sum"}
 _PARTIAL = {"merge-engine": "partial-update"}
 _GROUP = {**_PARTIAL, "fields.s.sequence-group": "v"}
@@ -126,6 +127,7 @@ class Mode:
         vectors: Its option ``deletion-vectors.enabled``.
         across: True if its primary key lacks the partition's column.
         nullable: Its option ``primary-key.nullable``.
+        clustered: True if files above level 0 are sorted by other columns than the key.
     """
 
     merges: str
@@ -135,6 +137,7 @@ class Mode:
     vectors: bool
     across: bool
     nullable: bool
+    clustered: bool = False
 
     @property
     def engine(self) -> Engine:
@@ -151,6 +154,7 @@ class Mode:
             "deletion-vectors.enabled": str(self.vectors).lower(),
             "primary-key.nullable": str(self.nullable).lower(),
             **self.engine.options,
+            **({"pk-clustering-override": "true", **_CLUSTERED} if self.clustered else {}),
             "postpone.batch-write-fixed-bucket": "false",
         }
 
@@ -162,8 +166,12 @@ class Mode:
             return False
         if self.across and engine.name == "deduplicate" and engine.ignores:
             return False  # the row of a key that moves would stay where it was
+        if self.clustered:
+            picks = engine.name == "first-row" or (self.vectors and engine.name == "deduplicate")
+            if not picks or engine.is_sequenced or self.producer not in ("none", "input"):
+                return False
         if engine.name == "first-row":
-            return self.producer in ("none", "lookup") and not self.vectors
+            return self.producer in ("none", "lookup") and self.clustered >= self.vectors
         return not (self.vectors and self.producer == "full-compaction")
 
     @property
@@ -206,6 +214,7 @@ MODES = st.builds(
     st.sampled_from(["none", "input", "lookup", "full-compaction"]),
     st.sampled_from(["1", "2", "-1", "-2"]),
     st.sampled_from(["parquet", "avro", "orc"]),
+    st.booleans(),
     st.booleans(),
     st.booleans(),
     st.booleans(),

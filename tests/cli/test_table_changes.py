@@ -72,7 +72,7 @@ def test_a_table_is_created_as_described(run: Run, lake: Lake) -> None:
 
 def test_a_table_for_another_engine_is_created_when_that_is_said(run: Run, lake: Lake) -> None:
     wanted = ("table", "create", "sales.wide", "--column", "n INT", "--primary-key", "n",
-              "--option", "pk-clustering-override=true")  # fmt: skip
+              "--option", "metadata.iceberg.storage=table-location")  # fmt: skip
     assert "--for-another-engine" in run(*wanted, code=1)
     assert not lake.table_exists("sales.wide")
     run(*wanted, "--for-another-engine")
@@ -82,7 +82,7 @@ def test_a_table_for_another_engine_is_created_when_that_is_said(run: Run, lake:
 def test_a_table_is_replaced_for_another_engine_when_that_is_said(run: Run, lake: Lake) -> None:
     run("table", "create", "sales.log", "--column", "n INT")
     wanted = ("table", "replace", "sales.log", "--column", "n INT", "--primary-key", "n",
-              "--option", "pk-clustering-override=true")  # fmt: skip
+              "--option", "metadata.iceberg.storage=table-location")  # fmt: skip
     assert "--for-another-engine" in run(*wanted, code=1)
     assert lake.table("sales.log").schema.primary_keys == ()
     run(*wanted, "--for-another-engine")

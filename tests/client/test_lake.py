@@ -62,8 +62,8 @@ def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
     blob = DataField(1, "picture", AtomicType(Root.BLOB))
     keyed: dict[str, Any] = {"primary_keys": ["order_id"]}
     refused: list[tuple[str, pa.Schema | Schema, dict[str, Any]]] = [
-        ("pk-clustering-override=true", SCHEMA,
-         keyed | {"options": {"bucket": "1", "pk-clustering-override": "true"}}),
+        ("metadata.iceberg.storage=table-location", SCHEMA,
+         keyed | {"options": {"bucket": "1", "metadata.iceberg.storage": "table-location"}}),
         ("file.format=csv", SCHEMA, {"options": {"file.format": "csv"}}),
         ("no codec 'lzo'", SCHEMA,
          {"options": {"file.format": "avro", "file.compression": "lzo"}}),
@@ -83,7 +83,7 @@ def test_a_table_that_could_not_be_written_is_created_for_another_engine_alone(
         assert not lake.table_exists(name)
         table = lake.create_table(name, schema, for_another_engine=True, **arguments)
         assert table.name == name
-    with pytest.raises(Unsupported, match=r"pk-clustering-override"):
+    with pytest.raises(Unsupported, match=r"metadata\.iceberg\.storage"):
         lake.table("sales.t0").write(_rows([1], ["a"], [1]))
 
 

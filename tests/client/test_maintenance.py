@@ -127,7 +127,7 @@ def test_what_fails_or_is_refused_keeps_nothing_else_from_being_done(lake: Lake)
     lake.create_table(
         "shop.chain",
         KEYED,
-        options={"pk-clustering-override": "true"},
+        options={"manifest.compression": "lzo"},
         for_another_engine=True,
     )
     plan = plan_maintenance(lake)
@@ -138,7 +138,7 @@ def test_what_fails_or_is_refused_keeps_nothing_else_from_being_done(lake: Lake)
     assert "other.orders" in states["other.orders"][1]
     assert states["shop.orders"][0] is State.DONE
     assert states["shop.chain"][0] is State.REFUSED
-    assert "pk-clustering-override" in states["shop.chain"][1]
+    assert "manifest.compression" in states["shop.chain"][1]
 
 
 def test_a_plan_that_was_cut_off_is_resumed(lake: Lake, tmp_path: Path) -> None:

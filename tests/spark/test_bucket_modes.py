@@ -27,6 +27,15 @@ def frame(spark: SparkSession, first: int, last: int, version: int) -> DataFrame
         ({"bucket": "3", "bucket-function.type": "mod"}, {3}),
         ({"bucket": "-2", "postpone.default-bucket-num": "2"}, {2}),
         ({"bucket": "2", "deletion-vectors.enabled": "true"}, {2}),
+        (
+            {
+                "bucket": "2",
+                "deletion-vectors.enabled": "true",
+                "pk-clustering-override": "true",
+                "clustering.columns": "v,id",
+            },
+            {2},
+        ),
         ({"bucket": "-1", "dynamic-bucket.target-row-num": "20"}, {-1}),
         ({"bucket": "-1", "dynamic-bucket.initial-buckets": "3"}, {-1}),
     ],

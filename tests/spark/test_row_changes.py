@@ -29,6 +29,15 @@ KINDS = {
     "dynamic": (["part", "id"], {"bucket": "-1"}),
     "across": (["id"], {"bucket": "-1"}),
     "postponed": (["part", "id"], {"bucket": "-2"}),
+    "clustered": (
+        ["part", "id"],
+        {
+            "bucket": "1",
+            "deletion-vectors.enabled": "true",
+            "pk-clustering-override": "true",
+            "clustering.columns": "name",
+        },
+    ),
     "looked-up": (
         ["part", "id"],
         {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "lookup"},

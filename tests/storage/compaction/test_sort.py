@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.compaction.external_sort import sorted_batches
 from headwater.storage.compaction.sort_key import SortKey, sort_key
 from headwater.storage.errors import Conflict, CorruptData, Invalid, Unavailable, Unsupported
 from headwater.storage.files.local import local_path
@@ -29,6 +28,7 @@ from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.split import read_split
+from headwater.storage.rows.external_sort import Spool, sorted_batches
 from headwater.storage.rows.hilbert import hilbert_order
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.rows.z_order import z_order
@@ -458,3 +458,23 @@ def test_memory_follows_the_buffer_and_not_the_rows(tmp_path: Path) -> None:
     # Without the bound it is more than twice the rows.
     assert grown < 1.5 * total, (total, grown)
     assert files > 1
+
+
+def test_rows_that_come_once_are_read_again_from_memory_or_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    parts = some_rows(1000).to_batches(max_chunksize=100)
+    for memory in (1 << 30, 1):
+        with Spool(memory) as spool:
+            for part in parts:
+                spool.add(part)
+            assert spool.row_count == 1000
+            for _ in range(2):
+                assert pa.Table.from_batches(spool.read()).equals(pa.Table.from_batches(parts))
+                (column,) = pa.Table.from_batches(spool.read(["s"])).columns
+                assert column.to_pylist() == some_rows(1000)["s"].to_pylist()
+            assert bool(list(tmp_path.iterdir())) == (memory == 1)
+        assert not list(tmp_path.iterdir())
+    with Spool(1) as spool:
+        assert list(spool.read()) == []

@@ -98,7 +98,10 @@ def test_an_empty_tables_keys_may_come_as_options() -> None:
         ({}, SetOption("blob-view-field", "note"), "blob-view-field"),
         ({}, SetOption("pk-clustering-override", "true"), "pk-clustering-override"),
         (
-            {"pk-clustering-override": "true", "clustering.columns": "note"},
+            {
+                "pk-clustering-override": "true", "clustering.columns": "note",
+                "deletion-vectors.enabled": "true",
+            },
             SetOption("clustering.columns", "amount"), "sorted by it",
         ),
         ({}, SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),

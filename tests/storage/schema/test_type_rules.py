@@ -176,7 +176,14 @@ SUMMED = {**UPDATED, "fields.b.aggregate-function": "listagg"}
         ({"merge-engine": "aggregation"}, "'aggregation'"),
         ({"changelog-producer": "input"}, "'none', not 'input'"),
         ({"data-file.external-paths": "s3://b/x"}, "external-paths"),
-        ({"pk-clustering-override": "true"}, "pk-clustering-override"),
+        (
+            {
+                "pk-clustering-override": "true",
+                "clustering.columns": "n",
+                "deletion-vectors.enabled": "true",
+            },
+            "excludes option 'pk-clustering-override'",
+        ),
         ({"sequence.field": "b"}, "column 'b' of BLOBs cannot be in 'sequence.field'"),
         (SUMMED, "'listagg', for retracting rows"),
         (

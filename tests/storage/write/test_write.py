@@ -404,7 +404,6 @@ def test_messages_pickle(new_table: NewTable) -> None:
     ("key", "value"),
     [
         ("file.format", "csv"),
-        ("pk-clustering-override", "true"),
         ("metadata.iceberg.storage", "table-location"),
     ],
 )

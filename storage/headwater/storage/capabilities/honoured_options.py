@@ -245,10 +245,14 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("compaction.small-file-ratio", "how small files are that are rewritten"),
     _honoured("compaction.min.file-num", "the small files of an append table that are too many"),
     _honoured("zorder.var-length-contribution", "the bytes of text that count on a Z-order curve"),
+    _honoured(
+        "pk-clustering-override",
+        "whether a primary-key table's files are sorted by `clustering.columns` and not by key",
+    ),
     _honoured("clustering.incremental", "whether compaction sorts the rows of an append table"),
     _honoured(
         "clustering.columns",
-        "the columns that it sorts by; writers leave rows in their order",
+        "the columns that these two sort by; writers leave rows in their order",
         "sink.clustering.by-columns",
     ),
     _honoured(

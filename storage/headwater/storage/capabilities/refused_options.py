@@ -35,11 +35,6 @@ def _tells_here(text: str) -> bool:
     return {name.strip() for name in text.split(",")} <= here
 
 
-def _never(key: str, note: str, unless: Values = _FALSE, because: str = "") -> Option:
-    """An option whose tables this engine leaves alone."""
-    return Option(key, note, refusals=(Refusal(ALL, unless, because),))
-
-
 def _time(key: str, note: str, unless: Values = _UNSET, *aliases: str) -> Option:
     """An option that says which snapshots or files a read is of."""
     return Option(
@@ -119,11 +114,6 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
                 unless_option=("bucket", numbers_from(-1)),
             ),
         ),
-    ),
-    _never(
-        "pk-clustering-override",
-        "whether files are sorted by other columns than the key",
-        because="its files are not in the order of keys, by which Headwater merges and looks up",
     ),
     _no_writes(
         "vector.file.format",

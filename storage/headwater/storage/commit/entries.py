@@ -171,10 +171,15 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
     """The files of an overwrite on the highest level, for each bucket where they are one run.
 
     Readers then need no merge. Files with retracting rows stay on level 0, where a merge drops
-    those rows. Source: ``FileStoreCommitImpl.tryUpgrade``.
+    those rows; so do those that a compaction is to sort by other columns than the key. Source:
+    ``FileStoreCommitImpl.tryUpgrade``.
     """
     options = storage.schema.table_options
-    if not storage.schema.primary_keys or not options.overwrite_upgrade:
+    if (
+        not storage.schema.primary_keys
+        or not options.overwrite_upgrade
+        or options.overrides_key_order
+    ):
         return entries
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:

@@ -169,14 +169,6 @@ class CompactionOptions(TableOptions):
         return self._boolean("bucket-append-ordered", True)
 
     @property
-    def clustering_columns(self) -> tuple[str, ...]:
-        """The columns that compaction sorts rows by."""
-        for key in ("clustering.columns", "sink.clustering.by-columns"):
-            if key in self.raw:
-                return tuple(name for name in map(str.strip, self.raw[key].split(",")) if name)
-        return ()
-
-    @property
     def clustering_strategy(self) -> str:
         """The order it gives them: ``order``, ``zorder`` or ``hilbert``."""
         chosen = self._word("clustering.strategy") or self._word("sink.clustering.strategy")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.compaction.joined import joined_work
+from headwater.storage.compaction.key_clustering import clustered_work
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.record_expiry import RecordExpiry
@@ -131,6 +132,9 @@ def plan_compaction(
             where = bucket_directory(storage, partition, number)
             groups = joined_work(storage, options, where, files) if full else iter(())
             units = (CompactionUnit(0, tuple(group)) for group in groups)
+        elif options.overrides_key_order and keyed:
+            found_unit = clustered_work(storage, files, deleted, full=full)
+            units = iter(() if found_unit is None else (found_unit,))
         elif keyed:
             units = _keyed_work(storage, partition, number, files, deleted, full=full)
         else:

@@ -9,12 +9,14 @@ Source: ``MergeTreeCompactTask.java``, ``MergeTreeCompactRewriter.java``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.storage.compaction.blobs import rewrite_blobs
 from headwater.storage.compaction.joined import rewrite_joined
+from headwater.storage.compaction.key_clustering import ClusteredWriter
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
@@ -22,10 +24,12 @@ from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import replaced_vectors
 from headwater.storage.index.index_file import IndexFileMeta
+from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import added_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.read.raw_rows import without_deletes
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import bucket_directory, partition_values
@@ -51,6 +55,8 @@ def run_compaction(storage: TableStorage, task: CompactionTask) -> CommitMessage
     try:
         if storage.schema.table_options.evolves_columns:
             rewriter.compact_joined()
+        elif storage.schema.primary_keys and storage.schema.table_options.overrides_key_order:
+            rewriter.compact_clustered()
         elif storage.schema.primary_keys:
             rewriter.compact_keyed()
         else:
@@ -104,7 +110,7 @@ class _Rewriter:
             task.unit.drops_deletes or self._marks
         )
         self._numbering: RowNumbering | None = None
-        self._writers: list[DataFileWriter] = []
+        self._writers: list[DataFileWriter | ClusteredWriter] = []
         self._changes: DataFileWriter | None = None
         self.before: list[DataFile] = []
         self.after: list[DataFile] = []
@@ -172,6 +178,44 @@ class _Rewriter:
         if self._changes is not None:
             self.changelog += self._changes.finish()
 
+    def compact_clustered(self) -> None:
+        """Rows of level 0, and of files that are picked, sorted by the clustering columns.
+
+        The rows of level 0 are merged with each other, and look their keys up in all other files.
+        """
+        task = self._task
+        fresh = [file for file in task.files if file.level == 0]
+        picked = [file for file in task.files if file.level > 0]
+        older = overlapping_files(self._storage, [*picked, *task.unit.older], fresh)
+        if self._marks:
+            self._numbering = RowNumbering(older, self._replaces_whatever_it_finds)
+        self._rewritten = frozenset(file.file_name for file in fresh)
+        writer = ClusteredWriter(self._storage, task.partition, task.bucket)
+        self._writers.append(writer)
+        for section in key_sections(self._storage, [*fresh, *older]):
+            if any(file.level == 0 for file in section.files):
+                for rows in self._merged(section):
+                    writer.write(pa.Table.from_batches([rows]))
+        columns = [field.name for field in self._storage.schema.fields]
+        wanted = [*columns, SEQUENCE_FIELD.name, KIND_FIELD.name]
+        left = replace(self._files, live_rows=self._live(picked))
+        for rows in left.plain(picked, wanted, None, _BATCH_ROWS):
+            writer.write(pa.Table.from_batches([without_deletes(rows)]))
+        self._replace(task.files, writer.finish())
+
+    def _live(self, files: Sequence[DataFile]) -> dict[str, LiveRows]:
+        """The rows that are left of files of which some are superseded now."""
+        if self._numbering is None:
+            return {}
+        vectors = self._numbering.vectors()
+        found: dict[str, LiveRows] = {}
+        for file in files:
+            vector = vectors.get(file.file_name)
+            if vector is not None:
+                deleted = self._files.open(file).deletion_vector.merged(vector)
+                found[file.file_name] = LiveRows.of(deleted.kept(0, file.row_count))
+        return found
+
     def _looked_up(self) -> list[DataFile]:
         """The older files whose rows those of level 0 are merged with, without being rewritten."""
         if not self._options.needs_lookup:
@@ -197,9 +241,13 @@ class _Rewriter:
             # The job takes away the vectors of files that go, see `released_vectors`.
             return (), ()
         vectors = self._numbering.vectors()
+        replaced = {file.file_name for file in self.before}
         for file in self._numbering.files:
             vector = vectors.get(file.file_name)
             if vector is None:
+                continue
+            if file.file_name in replaced:
+                del vectors[file.file_name]
                 continue
             deleted = self._files.open(file).deletion_vector
             if len(deleted) + len(vector) == file.row_count:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.compaction.external_sort import BATCH_ROWS, sorted_batches
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.sort_key import SortKey
 from headwater.storage.compaction.universal import CompactionUnit
@@ -23,6 +22,7 @@ from headwater.storage.index.deletion_files import DeletionFile, deletion_files_
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.rows.external_sort import BATCH_ROWS, sorted_batches
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import pack_in_order

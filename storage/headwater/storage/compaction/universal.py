@@ -105,7 +105,7 @@ def _is_full_due(levels: Levels, options: CompactionOptions, now_millis: int) ->
                 epoch_millis(file.creation_time)
                 for run in levels.runs
                 for file in run.files
-                if file.level == levels.highest and file.creation_time is not None
+                if run.level == levels.highest and file.creation_time is not None
             ),
             default=None,
         )

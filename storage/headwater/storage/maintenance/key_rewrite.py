@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.storage.compaction.key_clustering import ClusteredWriter
 from headwater.storage.compaction.levels import Levels
 from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.errors import Unsupported
@@ -229,7 +230,7 @@ class _Rewrite:
         self._packs = BlobPacks(storage, task.partition, task.bucket)
         self._compared = self._options.compared_columns(self._columns)
         self._level = Levels.of(task.files, self._options.highest_level).highest
-        self._writers: list[DataFileWriter] = []
+        self._writers: list[DataFileWriter | ClusteredWriter] = []
         self._changes: DataFileWriter | None = None
         self._before: list[DataFile] = []
         self._after: list[DataFile] = []
@@ -278,7 +279,7 @@ class _Rewrite:
 
     def _rewrite(self, section: Section) -> None:
         """Write a section's merged rows anew; leave its files when none of them changes."""
-        writer = self._writer()
+        writer = self._row_writer()
         changed = False
         for rows in self._merged(section):
             matched = self._matcher.match(rows.select(self._shown))
@@ -361,6 +362,13 @@ class _Rewrite:
         if self._changes is None:
             self._changes = self._writer(changelog=True)
         self._changes.write(pa.Table.from_batches([take_rows(rows, order)]))
+
+    def _row_writer(self) -> DataFileWriter | ClusteredWriter:
+        if not self._options.overrides_key_order:
+            return self._writer()
+        writer = ClusteredWriter(self._storage, self._task.partition, self._task.bucket)
+        self._writers.append(writer)
+        return writer
 
     def _writer(self, *, changelog: bool = False) -> DataFileWriter:
         writer = DataFileWriter(

@@ -231,6 +231,23 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
         return value
 
     @property
+    def clustering_columns(self) -> tuple[str, ...]:
+        """The columns that compaction sorts rows by."""
+        for key in ("clustering.columns", "sink.clustering.by-columns"):
+            if key in self.raw:
+                return tuple(name for name in map(str.strip, self.raw[key].split(",")) if name)
+        return ()
+
+    @property
+    def overrides_key_order(self) -> bool:
+        """True if files above level 0 are sorted by `clustering_columns` and not by the key.
+
+        They say of these columns, too, what their least and greatest values are, where others say
+        it of their keys. None of their keys occurs twice but in rows that are marked as deleted.
+        """
+        return self._boolean("pk-clustering-override", False)
+
+    @property
     def sorted_run_trigger(self) -> int:
         """Sorted runs of a bucket at which compaction is due."""
         return self._integer("num-sorted-run.compaction-trigger", 5)

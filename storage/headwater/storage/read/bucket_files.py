@@ -12,6 +12,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,10 +32,12 @@ from headwater.storage.merge.sorted_run import ROW_NUMBER, SortedRun
 from headwater.storage.predicate.filter import Predicate, columns_of, matching, to_expression
 from headwater.storage.read.data_file_reader import DataFileReader, PartitionColumns
 from headwater.storage.read.difference import Snapshotted, differing_rows, remarked_rows
+from headwater.storage.read.key_sorted import MOST_FEW_KEYS, FewKeys, key_sorted
 from headwater.storage.read.postponed import PostponedRuns
 from headwater.storage.read.raw_rows import RawRows, without_deletes
 from headwater.storage.read.row_numbering import RowNumbering
 from headwater.storage.read.row_selection import RowSelection
+from headwater.storage.rows.external_sort import sort_memory
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.sections import FileRun, Section, key_sections, whole_section
 from headwater.storage.scan.split import Split
@@ -339,6 +342,14 @@ class BucketFiles:
         share = self.storage.schema.table_options.write_buffer_size // _WINDOWS_IN_BUFFER
         return max(share, _LEAST_WINDOW_BYTES)
 
+    def _few_keys(self, section: Section, rules: MergeRules) -> FewKeys | None:
+        """The keys of a section's sorted runs, if they are few."""
+        files = [file for run in section.runs if run.is_sorted for file in run.files]
+        if sum(file.row_count for file in files) > MOST_FEW_KEYS:
+            return None
+        rows = (self.open(file).rows(rules.keys, None, MOST_FEW_KEYS) for file in files)
+        return FewKeys(rules, chain.from_iterable(rows))
+
     def _sorted_runs(
         self,
         section: Section,
@@ -363,18 +374,31 @@ class BucketFiles:
             numbered = numbering if is_looked_up or numbers_all else None
             numbers_only = numbered is not None and numbered.numbers_only
 
+            def read_file(file: DataFile, rows: int, size: int | None) -> Iterator[pa.RecordBatch]:
+                opened = self.open(file)
+                kind = [KIND_FIELD.name] if not run.is_sorted or opened.may_delete else []
+                names = list(dict.fromkeys([*wanted, *kind]))
+                if keys_only or numbers_only:
+                    names = list(rules.keys)
+                if numbered is not None:
+                    yield from numbered.rows(file, opened, names, rows)
+                    return
+                batches = opened.rows(names, predicate, rows, keys_only=True, batch_bytes=size)
+                yield from batches if kept is None or keys_only else map(kept, batches)
+
             def read(rows: int, size: int) -> Iterator[pa.RecordBatch]:
+                if not run.is_sorted:
+                    among = self._few_keys(section, rules) if keys_only or is_looked_up else None
+
+                    def part(file: DataFile, count: int) -> Iterator[pa.RecordBatch]:
+                        found = read_file(file, count, None)
+                        return found if among is None else map(among.kept, found)
+
+                    memory = sort_memory(self.storage.schema.table_options.write_buffer_size)
+                    yield from key_sorted(run.files, part, rules, memory)
+                    return
                 for file in run.files:
-                    opened = self.open(file)
-                    kind = [KIND_FIELD.name] if opened.may_delete else []
-                    names = list(dict.fromkeys([*wanted, *kind]))
-                    if keys_only or numbers_only:
-                        names = list(rules.keys)
-                    if numbered is not None:
-                        yield from numbered.rows(file, opened, names, rows)
-                        continue
-                    batches = opened.rows(names, predicate, rows, keys_only=True, batch_bytes=size)
-                    yield from batches if kept is None or keys_only else map(kept, batches)
+                    yield from read_file(file, rows, size)
 
             name = f"{self.directory}/{run.files[0].file_name}"
             return SortedRun(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.manifest.key_range import ComparableKey, key_range
+from headwater.storage.manifest.key_range import ComparableKey, is_sorted_by_key, key_range
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
@@ -28,13 +28,15 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class FileRun:
-    """Files whose key ranges are disjoint, by key.
+    """Files of which no two hold a row of the same key that is not marked as deleted.
 
     Attributes:
         files: The files.
+        is_sorted: True if their rows, and the files, are in the order of keys.
     """
 
     files: tuple[DataFile, ...]
+    is_sorted: bool = True
 
     @property
     def row_count(self) -> int:
@@ -91,7 +93,7 @@ def key_sections(storage: TableStorage, files: Iterable[DataFile]) -> list[Secti
         else:
             groups.append([item])
             bound = item.high
-    return [_section(group) for group in groups]
+    return [_section(storage, group) for group in groups]
 
 
 def whole_section(storage: TableStorage, files: Iterable[DataFile]) -> Section:
@@ -100,7 +102,7 @@ def whole_section(storage: TableStorage, files: Iterable[DataFile]) -> Section:
     Raises:
         CorruptData: A file's key range cannot be read.
     """
-    return _section(_ranged(storage, files))
+    return _section(storage, _ranged(storage, files))
 
 
 def overlapping_files(
@@ -169,8 +171,10 @@ def _ranged(storage: TableStorage, files: Iterable[DataFile]) -> list[_Ranged]:
     )
 
 
-def _section(group: Sequence[_Ranged]) -> Section:
-    """Sorted runs of a section: by level, and of level 0 by age as far as keys are disjoint."""
+def _section(storage: TableStorage, group: Sequence[_Ranged]) -> Section:
+    """Runs of a section: by level, and of level 0 by age as far as keys are disjoint."""
+    clustered = [item.file for item in group if not is_sorted_by_key(storage, item.file)]
+    group = [item for item in group if is_sorted_by_key(storage, item.file)]
     runs: list[list[_Ranged]] = []
     for level in sorted({item.file.level for item in group} - {0}, reverse=True):
         runs += _disjoint([item for item in group if item.file.level == level])
@@ -183,7 +187,9 @@ def _section(group: Sequence[_Ranged]) -> Section:
         else:
             runs += parts
             newest = parts[-1]
-    return Section(tuple(FileRun(tuple(item.file for item in run)) for run in runs))
+    sorted_runs = [FileRun(tuple(item.file for item in run)) for run in runs]
+    oldest = [FileRun(tuple(clustered), is_sorted=False)] if clustered else []
+    return Section((*oldest, *sorted_runs))
 
 
 def _flushes(files: Sequence[_Ranged]) -> list[list[_Ranged]]:

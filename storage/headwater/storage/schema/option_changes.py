@@ -134,14 +134,25 @@ def check_option_change(
 def check_laid_over(schema: TableSchema, options: Mapping[str, str]) -> None:
     """Refuse options of one handle that only its table can have; raises Invalid.
 
-    Files tell by their schema whether whoever wrote them marked the rows that they replace
-    (``SchemaManager.checkAlterTableOption``, which Paimon asks about such options, too).
+    Files tell by their schema whether whoever wrote them marked the rows that they replace, and by
+    what they are sorted (``SchemaManager.checkAlterTableOption``, which Paimon asks about such
+    options, too).
     """
-    key = "deletion-vectors.enabled"
-    if key not in options or not schema.primary_keys:
+    if not schema.primary_keys:
         return
-    own = schema.table_options.deletion_vectors_enabled
-    if schema.with_options(options).table_options.deletion_vectors_enabled != own:
+    clusters = schema.table_options.overrides_key_order
+    laid = schema.with_options(options).table_options
+    if laid.overrides_key_order != clusters or (
+        clusters and laid.clustering_columns != schema.table_options.clustering_columns
+    ):
+        raise Invalid(
+            "options 'pk-clustering-override' and 'clustering.columns' cannot be laid over a table "
+            "with a primary key: its files are sorted by what the table says; create another table"
+        )
+    key = "deletion-vectors.enabled"
+    if key not in options:
+        return
+    if laid.deletion_vectors_enabled != schema.table_options.deletion_vectors_enabled:
         raise Invalid(
             f"option '{key}' of a table with a primary key cannot be laid over it: rows could come "
             "twice; alter the table, or set 'deletion-vectors.merge-on-read' to read level 0"

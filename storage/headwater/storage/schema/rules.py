@@ -233,6 +233,8 @@ def _check_options(schema: TableSchema) -> None:
         raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
     if options.deletion_vectors_enabled:
         _check_deletion_vectors(options)
+    if options.overrides_key_order:
+        _check_key_clustering(schema)
     kind_field = options.row_kind_field
     if kind_field is not None and kind_field not in schema.field_by_name:
         raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
@@ -309,6 +311,36 @@ def _check_deletion_vectors(options: TableOptions) -> None:
         )
 
 
+def _check_key_clustering(schema: TableSchema) -> None:
+    """The rules of ``SchemaValidation.validatePkClusteringOverride``; raises Invalid."""
+    options, what = schema.table_options, "'pk-clustering-override'"
+    columns = options.clustering_columns
+    if not columns:
+        raise Invalid(f"{what} needs 'clustering.columns', the columns that files are sorted by")
+    _refuse_duplicates(columns, "clustering.columns column")
+    for name in columns:
+        if name not in schema.field_by_name:
+            raise Invalid(f"clustering.columns column '{name}' does not exist")
+    if options.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
+        raise Invalid(
+            f"{what} works with the merge engine deduplicate or first-row, not "
+            f"{options.merge_engine}"
+        )
+    if not options.deletion_vectors_enabled and options.merge_engine is MergeEngine.DEDUPLICATE:
+        raise Invalid(
+            f"{what} needs 'deletion-vectors.enabled' = 'true': rows that are replaced are marked"
+        )
+    if options.record_expire_time is not None:
+        raise Invalid(f"{what} excludes '{RECORD_EXPIRE_TIME}'")
+    if options.sequence_fields:
+        raise Invalid(f"{what} excludes 'sequence.field': of a key's rows the last written counts")
+    if options.changelog_producer not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
+        raise Invalid(
+            f"{what} works with the changelog-producer none or input, not "
+            f"{options.changelog_producer}"
+        )
+
+
 def check_record_time(schema: TableSchema) -> None:
     """Check the column by which rows expire; raises Invalid if it is missing or holds no times."""
     name = schema.table_options.record_time_field
@@ -345,7 +377,7 @@ def _check_first_row(options: TableOptions) -> None:
             "'merge-engine' = 'first-row' keeps the row that was written first: "
             "'sequence.field' cannot be used with it"
         )
-    if options.deletion_vectors_enabled:
+    if options.deletion_vectors_enabled and not options.overrides_key_order:
         raise Invalid("'merge-engine' = 'first-row' deletes no rows and needs no deletion vectors")
 
 

@@ -18,6 +18,7 @@ from headwater.storage.files.location import shown_location
 from headwater.storage.index.index_file import GlobalIndex, IndexFileMeta
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats, epoch_millis
+from headwater.storage.manifest.key_range import end_fields
 from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import bucket_directory
@@ -191,7 +192,7 @@ def _place_and_keys(
 ) -> tuple[object, ...]:
     file = entry.file
     directory = shown_location(bucket_directory(storage, entry.partition, entry.bucket))
-    written = storage.schema_by_id(file.schema_id)
+    ends = end_fields(storage, file) or storage.schema_by_id(file.schema_id).fields
     return (
         partitions[entry.partition],
         entry.bucket,
@@ -201,8 +202,8 @@ def _place_and_keys(
         file.level,
         file.row_count,
         file.file_size,
-        _key_text(file.min_key, written),
-        _key_text(file.max_key, written),
+        _key_text(file.min_key, ends),
+        _key_text(file.max_key, ends),
     )
 
 
@@ -215,8 +216,7 @@ def _arity(row: bytes) -> int:
     return int(struct.unpack_from(">i", row)[0]) if len(row) >= 4 else 0
 
 
-def _key_text(key: bytes, written: TableSchema) -> str | None:
-    fields = written.key_fields or written.fields
+def _key_text(key: bytes, fields: Sequence[DataField]) -> str | None:
     if _arity(key) <= 0:
         return None
     values = deserialize_row(key, [field.type for field in fields])

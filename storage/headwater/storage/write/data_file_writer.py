@@ -38,7 +38,7 @@ from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.arrow_numbers import numpy_values
-from headwater.storage.types.data_type import DataType
+from headwater.storage.types.data_type import DataField, DataType
 from headwater.storage.types.values import StorageValue, storage_value
 from headwater.storage.write.file_encoding import file_encoding
 from headwater.storage.write.managed_blobs import PackReferences
@@ -73,7 +73,8 @@ class _Place:
 class DataFileWriter:
     """Writes rows of one bucket to files of about ``target-file-size``.
 
-    Rows of a primary-key table come sorted by key and distinct, unless they are a changelog; their
+    Rows of a primary-key table come sorted by key and distinct, unless they are a changelog; above
+    level 0 of one with ``pk-clustering-override`` they come sorted by ``clustering.columns``. Their
     BLOBs come as descriptors of values in packs, which a file beside the data file names.
 
     Args:
@@ -132,6 +133,10 @@ class DataFileWriter:
         ]
         self._target = options.target_file_size(bool(schema.primary_keys))
         self._level = level
+        # What a file's entry has as its least and its greatest key.
+        self._ends = schema.key_fields
+        if self._ends and options.overrides_key_order and level > 0 and not changelog:
+            self._ends = schema.columns(options.clustering_columns)
         self._source = source
         self._places = ExternalPaths(storage, partition, bucket)
         if prefix is None:
@@ -216,7 +221,7 @@ class DataFileWriter:
         file = self._files.start(encoding.keys_compression, begin)
         indexes = FileIndexBuilder(self._indexes, self._storage.schema.field_by_name)
         mode = encoding.statistics_mode
-        summary = _Summary(self._storage, mode, self._keeps_row_ids, self._columns)
+        summary = _Summary(self._storage, mode, self._keeps_row_ids, self._columns, self._ends)
         return place, file, summary, indexes
 
     def roll(self) -> None:
@@ -267,8 +272,10 @@ class _Summary:
         statistics_mode: str,
         keeps_row_ids: bool,
         columns: tuple[str, ...] | None,
+        ends: Sequence[DataField],
     ) -> None:
         schema = storage.schema
+        self._ends = ends
         self._columns = columns
         self._fields = schema.fields if columns is None else schema.columns(columns)
         self._keeps_row_ids = keeps_row_ids
@@ -316,8 +323,8 @@ class _Summary:
         self._deletes += sum(int((numpy_values(part) & 1).sum()) for part in kinds.chunks)
 
     def _key(self, rows: pa.Table, at: int) -> bytes:
-        types = [field.type for field in self._keys]
-        values = [storage_value(rows.column(f.name)[at], f.type) for f in self._keys]
+        types = [field.type for field in self._ends]
+        values = [storage_value(rows.column(f.name)[at], f.type) for f in self._ends]
         return serialize_row(values, types)
 
     def data_file(

@@ -12,17 +12,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from headwater.storage.compaction.sort_key import SortKey
 from headwater.storage.errors import Unavailable
 from headwater.storage.rows.gather import gather
-from headwater.storage.rows.ordering import Comparable, argsort, concatenate
+from headwater.storage.rows.ordering import Comparable, RowOrder, argsort, concatenate
 
-__all__ = ["BATCH_ROWS", "RowSource", "sorted_batches"]
+__all__ = ["BATCH_ROWS", "RowKey", "RowSource", "Spool", "sort_memory", "sorted_batches"]
 
 BATCH_ROWS = 8192
 """Rows of which too much is not known yet to say how many may be held at a time."""
@@ -32,6 +32,36 @@ _BATCH_BYTES = 1 << 22
 _MOST_RANGES = 64
 _SAMPLES_OF_RANGE = 100
 _SPILLED = pa.ipc.IpcWriteOptions(compression="lz4")
+_LEAST_MEMORY = 1 << 20
+# Sorting takes about three times as much as the rows, and they are read and written beside it.
+_SORTS_IN_BUFFER = 4
+
+
+def sort_memory(buffer_bytes: int) -> int:
+    """Bytes of rows that are sorted at a time where a buffer of so many is meant for rows."""
+    return max(_LEAST_MEMORY, buffer_bytes // _SORTS_IN_BUFFER)
+
+
+class RowKey(Protocol):
+    """The order that rows are put in."""
+
+    @property
+    def order(self) -> RowOrder:
+        """Compares what `arrays` gives."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of the columns that decide."""
+        ...
+
+    def arrays(self, rows: pa.RecordBatch) -> Sequence[pa.Array]:
+        """The values that rows are sorted by.
+
+        Args:
+            rows: Rows with the columns, and maybe more.
+        """
+        ...
 
 
 class RowSource(Protocol):
@@ -49,7 +79,93 @@ class RowSource(Protocol):
         ...
 
 
-def sorted_batches(source: RowSource, key: SortKey, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+class Spool:
+    """Rows that come once and can be read more than once; a `RowSource`, and a context manager.
+
+    Args:
+        memory_bytes: Bytes of rows that are held. More go to the local disk, all of them.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._schema: pa.Schema | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._folder, self._output = ExitStack(), ExitStack()
+        self._path: str | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._rows = 0
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Forget the rows."""
+        self.close()
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows, of the columns of those before; not after they were read.
+
+        Raises:
+            Unavailable: The local disk is full.
+        """
+        if self._schema is None:
+            self._schema = rows.schema
+        elif rows.schema != self._schema:
+            # Text may come with wider offsets from one reader than from another.
+            columns = [rows.column(field.name).cast(field.type) for field in self._schema]
+            rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self._rows += rows.num_rows
+        if self._writer is not None:
+            with _local_disk():
+                self._writer.write_batch(rows)
+            return
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > self._memory_bytes and self._rows > 1:
+            self._spill()
+
+    def read(
+        self, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, in the order in which they were added."""
+        if self._path is not None:
+            with _local_disk():
+                self._output.close()
+            yield from _Spilled(self._path, self._rows).read(columns, batch_rows)
+            return
+        for rows in self._held:
+            yield rows if columns is None else rows.select(columns)
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._held = []
+        self._output.close()
+        self._folder.close()
+
+    def _spill(self) -> None:
+        with _local_disk():
+            folder = tempfile.TemporaryDirectory(prefix="headwater-sort-")
+            self._path = os.path.join(self._folder.enter_context(folder), "rows.arrow")
+            file = self._output.enter_context(pa.OSFile(self._path, "wb"))
+            writer = pa.ipc.new_stream(file, self._schema, options=_SPILLED)
+            self._writer = self._output.enter_context(writer)
+            for rows in self._held:
+                self._writer.write_batch(rows)
+        self._held = []
+
+
+def sorted_batches(source: RowSource, key: RowKey, memory_bytes: int) -> Iterator[pa.RecordBatch]:
     """Rows in the order of a key, batch by batch; equal ones in any order.
 
     Args:
@@ -66,7 +182,7 @@ def sorted_batches(source: RowSource, key: SortKey, memory_bytes: int) -> Iterat
 
 
 def _sorted(
-    source: RowSource, key: SortKey, memory_bytes: int, folders: ExitStack
+    source: RowSource, key: RowKey, memory_bytes: int, folders: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -98,7 +214,7 @@ def _sorted(
         os.unlink(part.path)
 
 
-def _sorted_in_memory(batches: Sequence[pa.RecordBatch], key: SortKey) -> Iterator[pa.RecordBatch]:
+def _sorted_in_memory(batches: Sequence[pa.RecordBatch], key: RowKey) -> Iterator[pa.RecordBatch]:
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
@@ -119,10 +235,10 @@ def _rows_of_batch(batches: Sequence[pa.RecordBatch]) -> int:
     return max(1, min(_MOST_ROWS, int(_BATCH_BYTES / max(row_bytes, 1))))
 
 
-def _quantiles(source: RowSource, key: SortKey, ranges: int) -> list[pa.Array]:
+def _quantiles(source: RowSource, key: RowKey, ranges: int) -> list[pa.Array]:
     """Distinct keys that split the rows into ranges of about the same size, in their order."""
     stride = max(1, source.row_count // (_SAMPLES_OF_RANGE * ranges))
-    samples: list[list[pa.Array]] = []
+    samples: list[Sequence[pa.Array]] = []
     first = 0
     for batch in source.read(key.columns):
         picked = np.arange(first, batch.num_rows, stride)
@@ -169,7 +285,7 @@ class _Spilled:
 
 
 def _split(
-    source: RowSource, key: SortKey, bounds: Sequence[pa.Array], folder: str, batch_rows: int
+    source: RowSource, key: RowKey, bounds: Sequence[pa.Array], folder: str, batch_rows: int
 ) -> list[_Spilled | None]:
     """Rows split by bounds: at even places those between two, at odd ones those equal to one."""
     count = 2 * len(bounds[0]) + 1
@@ -211,7 +327,7 @@ def _local_disk() -> Iterator[None]:
         ) from error
 
 
-def _places(key: SortKey, batch: pa.RecordBatch, bounds: Sequence[pa.Array]) -> Comparable:
+def _places(key: RowKey, batch: pa.RecordBatch, bounds: Sequence[pa.Array]) -> Comparable:
     order, arrays = key.order, key.arrays(batch)
     encoding = order.fixed or order.encoding([arrays, bounds])
     rows, limits = order.encode(arrays, encoding), order.encode(bounds, encoding)

@@ -1,0 +1,159 @@
+"""Primary-key tables whose files are sorted by other columns than the key.
+
+Files of level 0 are sorted by key, as ever. A compaction marks the rows that theirs take the place
+of, in files of level 1, and puts theirs onto level 1 in the order of ``clustering.columns``. There
+rows of different files never have the same key, so that which files are sorted together is a
+matter of cost alone: runs of files, and small files, are joined as sorted runs of keys are.
+
+Source: ``ClusteringCompactManager.java``, ``ClusteringFileRewriter.java``, which join all files
+that overlap, however large they are, each time that rows come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headwater.storage.compaction.levels import LevelRun, Levels
+from headwater.storage.compaction.options import CompactionOptions
+from headwater.storage.compaction.sort_key import SortStrategy, sort_key
+from headwater.storage.compaction.universal import (
+    CompactionUnit,
+    full_compaction,
+    pick_compaction,
+)
+from headwater.storage.index.deletion_files import DeletionFile
+from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.manifest.key_range import ComparableKey, clustered_range
+from headwater.storage.rows.external_sort import Spool, sort_memory, sorted_batches
+from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.data_file_writer import DataFileWriter
+
+__all__ = ["CLUSTERED_LEVEL", "ClusteredWriter", "clustered_work"]
+
+CLUSTERED_LEVEL = 1
+"""The level of all files that are sorted by other columns than the key."""
+
+
+def clustered_work(
+    storage: TableStorage,
+    files: Sequence[DataFile],
+    deleted: Mapping[str, DeletionFile],
+    *,
+    full: bool,
+) -> CompactionUnit | None:
+    """The files of a bucket that are sorted anew together; None when there are none.
+
+    Args:
+        storage: The table.
+        files: All files of the bucket.
+        deleted: The places of the files' deletion vectors, by the names of the files.
+        full: Sort all together; else only what is due.
+    """
+    options = CompactionOptions(storage.schema.options)
+    levels = _levels(storage, files, options)
+    if full:
+        due = (
+            len(levels.runs) > 1
+            or any(file.level != CLUSTERED_LEVEL for file in files)
+            or any(file.file_name in deleted for file in files)
+            or options.rewrites_all_files
+        )
+        unit = full_compaction(levels) if due and files else None
+    else:
+        runtime = storage.runtime
+        unit = pick_compaction(levels, options, runtime.now_millis(), runtime.time_zone())
+    if unit is None:
+        return None
+    return replace(unit, output_level=CLUSTERED_LEVEL, highest_level=CLUSTERED_LEVEL)
+
+
+def _levels(storage: TableStorage, files: Sequence[DataFile], options: CompactionOptions) -> Levels:
+    """The runs of a bucket, those of level 1 by size: as if each had been merged with those before.
+
+    Small files are runs of their own, for they are to be joined even if they do not overlap.
+    """
+    fresh = Levels.of([file for file in files if file.level == 0], CLUSTERED_LEVEL).runs
+    least = options.small_file_size(True)
+    sorted_files = [file for file in files if file.level > 0]
+    groups: list[tuple[DataFile, ...]] = [
+        (file,) for file in sorted_files if file.file_size < least
+    ]
+    groups += _runs(storage, [file for file in sorted_files if file.file_size >= least])
+    groups.sort(key=lambda group: (sum(file.file_size for file in group), group[0].file_name))
+    # None of these is on a level that those of level 0 would have to be merged into.
+    runs = [LevelRun(number + 2, group) for number, group in enumerate(groups)]
+    return Levels((*fresh, *runs), len(groups) + 1)
+
+
+def _runs(storage: TableStorage, files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
+    """Files as lists that do not overlap, by the columns that they are sorted by."""
+    ranged: list[tuple[ComparableKey, ComparableKey, DataFile]] = []
+    runs: list[list[tuple[ComparableKey, ComparableKey, DataFile]]] = []
+    for file in files:
+        ends = clustered_range(storage, file)
+        if ends is None:
+            # Its rows are in the order that the columns had when they were of another type.
+            runs.append([((), (), file)])
+        else:
+            ranged.append((*ends, file))
+    closed = len(runs)
+    for item in sorted(ranged, key=lambda item: (item[0], item[1], item[2].file_name)):
+        fitting = next((run for run in runs[closed:] if run[-1][1] <= item[0]), None)
+        if fitting is None:
+            runs.append([item])
+        else:
+            fitting.append(item)
+    return [tuple(file for _, _, file in run) for run in runs]
+
+
+class ClusteredWriter:
+    """Writes rows of a bucket to files in the order of the clustering columns.
+
+    Memory is bounded by ``write-buffer-size``; what does not fit is sorted on the local disk.
+
+    Args:
+        storage: The table.
+        partition: Serialised partition values.
+        bucket: The bucket's number.
+
+    Raises:
+        Unsupported: A clustering column's type has no order, or files cannot be written.
+    """
+
+    def __init__(self, storage: TableStorage, partition: bytes, bucket: int) -> None:
+        options = storage.schema.table_options
+        self._key = sort_key(storage.schema, SortStrategy.ORDER, options.clustering_columns)
+        self._memory = sort_memory(options.write_buffer_size)
+        self._files = DataFileWriter(
+            storage, partition, bucket, level=CLUSTERED_LEVEL, source=FileSource.COMPACT
+        )
+        self._rows = Spool(self._memory)
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows, in any order, as `DataFileWriter.write` takes them.
+
+        Raises:
+            Unavailable: The local disk is full.
+        """
+        for batch in rows.to_batches():
+            if batch.num_rows:
+                self._rows.add(batch)
+
+    def finish(self) -> list[DataFile]:
+        """Write the files; all of them, in order.
+
+        Raises:
+            Unavailable: The local disk is full.
+        """
+        with self._rows:
+            for batch in sorted_batches(self._rows, self._key, self._memory):
+                self._files.write(pa.Table.from_batches([batch]))
+        return self._files.finish()
+
+    def abort(self) -> None:
+        """Forget the rows, and delete every file written."""
+        self._rows.close()
+        self._files.abort()
