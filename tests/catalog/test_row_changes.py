@@ -407,6 +407,16 @@ def test_keys_are_not_changed_by_a_merge(lake: Lake) -> None:
     assert rows_of(table) == [*numbered(1, 2), (5, "a", 50)]
 
 
+def test_new_values_follow_from_their_own_rows(lake: Lake) -> None:
+    table = make(lake, "keyed", numbered(1, 2))
+    v = pl.col("v")
+    for value in (v.sum(), v - v.mean(), v + pl.len(), v.shift(1), pl.when(v > v.max()).then(v)):
+        with pytest.raises(Invalid, match="it depends on other rows"):
+            table.update({"v": value})
+    table.update({"v": pl.when(v.is_in([10, 30])).then(v * 2).otherwise(pl.max_horizontal(v, 7))})
+    assert rows_of(table) == [(1, "b", 20), (2, "a", 20)]
+
+
 @pytest.mark.parametrize("count", [2, 1500])
 def test_rows_are_matched_by_every_nanosecond_of_a_key(lake: Lake, count: int) -> None:
     schema = pa.schema(

@@ -186,6 +186,11 @@ def _polars_value(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
 
     if not isinstance(value, pl.Expr):
         raise Invalid(f"column '{name}' cannot be set to a {type(value).__name__} of Polars")
+    if not _is_of_single_rows(value):
+        raise Invalid(
+            f"column '{name}' cannot be set to {value}: it depends on other rows, and those that "
+            "change are computed some at a time; compute it before, and merge it"
+        )
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     free = "value"
@@ -197,6 +202,18 @@ def _polars_value(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
     except pl.exceptions.PolarsError as error:
         raise Invalid(f"column '{name}' cannot be set to {value}: {error}") from error
     return pa.chunked_array([found.to_arrow()])
+
+
+def _is_of_single_rows(expression: pl.Expr) -> bool:
+    """True if each value follows from its own row; Python's functions are taken to do so."""
+    from polars.exceptions import PolarsError
+
+    try:
+        if not expression.meta.is_row_separable():
+            return False
+    except PolarsError:
+        return True
+    return all(map(_is_of_single_rows, expression.meta.pop()))
 
 
 # Merges ---------------------------------------------------------------------------------------
