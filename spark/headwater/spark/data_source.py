@@ -30,6 +30,7 @@ from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.served_rows import ServedScan
+from headwater.spark.char_types import declared_schema
 from headwater.spark.connection import Connection
 from headwater.spark.options import (
     Operation,
@@ -94,10 +95,12 @@ class HeadwaterSource(DataSource):
             # Spark pickles this object when the schema is known: the snapshot stays chosen.
             self._chosen = chosen
             if isinstance(chosen, MetadataRows):
-                return metadata_schema(chosen.names, chosen.storage)
+                named = metadata_schema(chosen.names, chosen.storage)
+                return declared_schema(named, chosen.storage.schema.fields)
             schema = chosen.storage.schema
             names = [name for name in chosen.schema.names if name in schema.field_by_name]
-        columns = spark_schema(schema.columns(names))
+        own = schema.columns(names)
+        columns = declared_schema(spark_schema(own), own)
         # Spark does not say whether the schema is for a stream, but only streams have consumers.
         kinds = options.row_kind
         if kinds is None:
@@ -251,7 +254,9 @@ def source_class(connection: Connection) -> type[HeadwaterSource]:
 
 
 def _schema_of(system_table: SystemTable) -> st.StructType:
-    return spark_schema(Schema.from_arrow(system_table.schema).fields)
+    schema = spark_schema(Schema.from_arrow(system_table.schema).fields)
+    rows = system_table.rows
+    return schema if rows is None else declared_schema(schema, rows.storage.schema.fields)
 
 
 def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> None:

@@ -32,13 +32,12 @@ from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
 from headwater.spark.source.metadata_rows import asks_for_metadata
-from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.query.built_frame import Build, built_frame, matching_rows, open_relations
+from headwater.spark.sql.ddl.declared_types import table_schema
+from headwater.spark.sql.query.built_frame import Build, built_frame, open_relations, rows_as_read
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
-from headwater.spark.types import paimon_schema
 from headwater.spark.write.frame import delete_keys, write_frame
 from headwater.spark.write.merge import MergeBuilder
 from headwater.spark.write.update import delete_where, update_rows
@@ -158,7 +157,7 @@ class SparkLake:
         """
         return self.catalog.create_table(
             name,
-            paimon_schema(schema),
+            table_schema(schema),
             primary_keys=primary_keys,
             partition_keys=partition_keys,
             options=options,
@@ -233,19 +232,15 @@ class SparkLake:
             Invalid: `where` is not a condition, or more than one moment is given.
         """
         table = self.catalog.table(name)
-        condition = None if isinstance(where, str) else where
-        tells_places = asks_for_metadata(columns, table.schema)
+        is_own = where is None or isinstance(where, str)
+        is_whole = not is_own or asks_for_metadata(columns, table.schema)
         scan = table.scan(
-            None if tells_places or condition is not None else columns,
+            None if is_whole else columns,
             where if isinstance(where, str) else None,
             snapshot_id=snapshot_id, tag=tag, timestamp=timestamp, watermark=watermark,
             version=version,
         )  # fmt: skip
-        if condition is not None:
-            return matching_rows(scan, columns, condition, self._sql)
-        if columns is not None and tells_places:
-            return frame_with_metadata(self._session, scan, columns)
-        return frame_of_table(self._session, scan)
+        return rows_as_read(scan, columns, where, self._sql)
 
     def query(self, build: Build, *tables: str, metadata_columns: Sequence[str] = ()) -> DataFrame:
         """The frame that a function makes of tables, planned as a query of `sql` is.

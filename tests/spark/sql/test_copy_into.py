@@ -108,6 +108,16 @@ def test_rows_that_do_not_fit_are_left_out_with_their_files_or_alone(
 
 
 @MODES
+def test_text_that_is_too_long_is_an_error_of_its_row(lake: SparkLake, inbox: Path) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE bounded (id INT, c CHAR(3), v VARCHAR(3))")
+    (inbox / "a.csv").write_text('1,ab,"abc  "\n2,abcd,a\n3,a,abcd\n')
+    (answer,) = copied(lake, f"COPY INTO bounded FROM '{inbox}' {CSV} ON_ERROR = CONTINUE")
+    assert answer[1:] == ("PARTIALLY_LOADED", 1, 3, 2, "column 'c': 'abcd' is no CHAR(3)")
+    assert rows(lake.table("db.bounded")) == [(1, "ab ", "abc")]
+
+
+@MODES
 def test_rows_without_fields_are_noticed_where_all_columns_are_text(
     lake: SparkLake, inbox: Path
 ) -> None:

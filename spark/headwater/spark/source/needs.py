@@ -20,7 +20,11 @@ import pyspark.sql.types as st
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
+from headwater.spark.char_types import TYPE_KEY
+from headwater.spark.names import quoted
+from headwater.spark.source.char_conditions import of_stored_values
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Constant, Or, Predicate
 from headwater.storage.predicate.sql_text import exact_predicate, implied_predicate
@@ -68,6 +72,7 @@ class Need:
         time_zone: str,
         fields: Mapping[str, str] | None = None,
         *,
+        filled: Mapping[str, int] | None = None,
         exact: bool = False,
     ) -> Predicate | None:
         """A predicate that is true for all rows needed; None if that is all it could say.
@@ -79,13 +84,15 @@ class Need:
             time_zone: The session's, in which Spark writes timestamps.
             fields: The table's columns that are fields of the stand-in's structs, too, by the
                 names ``struct.field``.
+            filled: `CharColumns.lengths` of the stand-in's columns.
             exact: The predicate is true for no other rows; None if that cannot be said.
         """
         leaves = {name: _leaf_name(number, at) for at, name in enumerate(schema.fieldNames())}
         columns = {leaf: name for name, leaf in leaves.items()}
         for path, name in (fields or {}).items():
             struct, _, field = path.partition(".")
-            columns[f"{leaves[struct]}.{field}"] = name
+            if name not in (filled or {}):
+                columns[f"{leaves[struct]}.{field}"] = name
         parts: list[Predicate] = []
         read = exact_predicate if exact else implied_predicate
         for condition in self.conditions:
@@ -94,6 +101,8 @@ class Need:
             if _CAST_TO_TIMESTAMP.search(condition):
                 return None
             part = read(_with_zones(condition, time_zone), table, columns)
+            if part is not None and filled:
+                part = of_stored_values(part, filled, exact=exact)
             if part is None:
                 return None
             parts.append(part)
@@ -129,7 +138,13 @@ def _stand_in(spark: SparkSession, number: int, schema_json: str, runs: bool) ->
     context = spark.sparkContext
     rows: Any = spark._jsc.emptyRDD() if runs else context.range(1).map(_refuse_to_run)._jrdd
     leaf = DataFrame(session.createDataFrame(rows, declared), spark)
-    return leaf.toDF(*schema.fieldNames())
+    named = leaf.toDF(*schema.fieldNames())
+    typed = {
+        each.name: sf.col(quoted(each.name)).alias(each.name, metadata=dict(each.metadata))
+        for each in schema.fields
+        if TYPE_KEY in each.metadata
+    }
+    return named.withColumns(typed) if typed else named
 
 
 def _refuse_to_run(_: int) -> None:

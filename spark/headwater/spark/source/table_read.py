@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
 from headwater.spark.source.division import Division, file_path
 from headwater.spark.source.projection import projected
@@ -18,10 +20,11 @@ from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import FileRows, Runs
 from headwater.spark.source.table_frame import frame_of_division
 from headwater.spark.types import conform, spark_arrow_schema
+from headwater.storage.predicate.filter import And, Predicate, columns_of, to_sql
 from headwater.storage.read.row_group_count import RowGroupCount, count_row_groups
 from headwater.storage.scan.split import Split
 
-__all__ = ["Relation", "TableRead", "read_frame"]
+__all__ = ["Relation", "TableRead", "char_columns", "read_frame"]
 
 
 @dataclass
@@ -187,15 +190,36 @@ def read_frame(
     part = st.StructType([each for each in schema.fields if each.name in read.columns])
     counter = None if read.counter is None else read.counter.told
     frame = frame_of_division(session, read.rows, read.division, part, counter=counter, scans=scans)
-    if len(part) == len(schema):
-        return frame
-    return projected(
-        frame,
-        [
-            (each.name, quoted(each.name) if each.name in read.columns else each.dataType)
-            for each in schema.fields
-        ],
-    )
+    chars = char_columns(spark, read.relation)
+    told = _conditions_on(read.rows.predicate, chars.lengths.keys() & set(read.columns))
+    if told is not None:
+        # Those of the query are on values that are filled up, which no scan can skip rows by.
+        frame = frame.where(to_sql(told, read.rows.storage.schema))
+    if len(part) < len(schema):
+        frame = projected(
+            frame,
+            [
+                (each.name, quoted(each.name) if each.name in read.columns else each.dataType)
+                for each in schema.fields
+            ],
+        )
+    return chars.read(frame)
+
+
+def _conditions_on(predicate: Predicate | None, columns: Collection[str]) -> Predicate | None:
+    """The part of a condition that is about some columns alone; None if there is none."""
+    if predicate is None or not columns:
+        return None
+    parts = predicate.operands if isinstance(predicate, And) else (predicate,)
+    told = tuple(each for each in parts if columns_of(each) and columns_of(each) <= set(columns))
+    return And(told) if told else None
+
+
+def char_columns(spark: SparkSession, relation: Relation) -> CharColumns:
+    """The columns of CHAR and VARCHAR of a table that is read."""
+    if relation.rows is None:
+        return CharColumns()
+    return CharColumns.of(spark, relation.rows.storage.schema.fields).within(relation.schema)
 
 
 def _files(splits: tuple[Split, ...]) -> int:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import with_stored_values
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import RowChange, RowCounts, writer_of
@@ -173,6 +174,7 @@ def _inserted(
     change: RowChange,
 ) -> Snapshot | None:
     rows = with_nested_defaults(rows, table.schema, table.name)
+    rows = with_stored_values(session.spark, rows, table.schema)
     check_columns(rows, table.storage)
     base = table.pointer.latest()
     placed = partial(cluster, storage=table.storage)

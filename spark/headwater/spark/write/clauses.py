@@ -11,6 +11,8 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from headwater.spark.char_columns import CharColumns, filled_value, is_text, stored_value
+from headwater.spark.char_types import is_bounded
 from headwater.spark.literal import literal
 from headwater.spark.names import parts_of, quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
@@ -138,6 +140,9 @@ class Projection:
         self._target = target
         self._source = source
         self._source_schema = source_schema or st.StructType()
+        self._stored = CharColumns.of(assignment.spark, self._fields).stored
+        bounded = any(is_bounded(field.type) for field in self._fields)
+        self._fills = bounded and not is_text(assignment.spark)
         self._evolves = evolves
 
     def check(self, clauses: Iterable[Clause]) -> None:
@@ -197,9 +202,11 @@ class Projection:
         outcomes: list[tuple[Column, Column]] = []
         for clause, own in zip(clauses, values, strict=True):
             stored: dict[str, Column] = {}
+            new = self._new_columns(clause)
             for name, value in own.items():
                 wanted = spark_type(self._storage.schema.column(name).type)
-                stored[name] = self._assignment.assigned(value, next(at).dataType, wanted, name)
+                found = self._assignment.assigned(value, next(at).dataType, wanted, name)
+                stored[name] = self._as_stored(name, found, clause) if name in new else found
             kind: Column = sf.lit(clause.action.value)
             if clause.action is Action.UPDATE:
                 kind = self._kind_of_update(clause, stored)
@@ -209,6 +216,25 @@ class Projection:
             condition = sf.lit(True) if clause.condition is None else clause.condition
             outcomes.append((condition, self._row(stored, kind)))
         return outcomes
+
+    def _new_columns(self, clause: Clause) -> Collection[str]:
+        """The columns whose values a clause gives, and which are not those of the old row."""
+        if clause.action is Action.UPDATE:
+            return self._given(clause).keys()
+        return self._storage.schema.field_by_name if clause.action is Action.INSERT else ()
+
+    def _as_stored(self, name: str, value: Column, clause: Clause) -> Column:
+        """A new value as the table keeps it."""
+        schema = self._storage.schema
+        found = stored_value(value, name, schema) if self._fills else None
+        if found is None:
+            return value
+        if clause.action is Action.UPDATE and name in self._keys and name in self._stored:
+            # A key that another engine has not filled up is the same key to Spark alone.
+            old = sf.col(f"{self._target}.{quoted(name)}")
+            same = filled_value(value, schema.column(name).type).eqNullSafe(old)
+            return sf.when(same, self._own(name)).otherwise(found)
+        return found
 
     def _row(self, values: Mapping[str, Column], kind: Column) -> Column:
         columns = [
@@ -228,7 +254,8 @@ class Projection:
         return tuple(dict.fromkeys([*schema.primary_keys, *schema.partition_keys]))
 
     def _own(self, name: str) -> Column:
-        return sf.col(f"{self._target}.{quoted(name)}")
+        """The value of the old row as it is stored."""
+        return sf.col(f"{self._target}.{quoted(self._stored.get(name, name))}")
 
     # Values of clauses ------------------------------------------------------------------------
 

@@ -15,13 +15,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.condition_text import is_read_alike
 from headwater.spark.source.needs import filter_of, needs_of, stand_in
 from headwater.spark.types import spark_schema
 from headwater.spark.write.join_condition import equal_columns
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.predicate.filter import Predicate, columns_of, parse_predicate
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.data_type import DataField
 
 __all__ = ["JoinNeeds", "columns_needed", "join_needs", "rows_told", "wanted_rows"]
 
@@ -62,8 +64,8 @@ def wanted_rows(
     if condition is None or _tells_time(condition):
         return None
     if not _shows_plans(spark):
-        return _read(storage, condition)
-    schema = spark_schema(storage.schema.fields)
+        return _read(spark, storage, condition)
+    schema = _schema(spark, storage.schema.fields)
     try:
         return _predicate(stand_in(spark, 0, schema).alias(alias).where(condition), storage, schema)
     except (PySparkException, Py4JError):
@@ -87,18 +89,17 @@ def rows_told(
     if _tells_time(condition):
         return None
     if not _shows_plans(spark):
-        return _read(storage, condition)
+        return _read(spark, storage, condition)
     fields = [*storage.schema.fields, *storage.schema.tracking_fields.values()]
-    schema = spark_schema(fields)
+    schema = _schema(spark, fields)
     try:
         need = filter_of(stand_in(spark, 0, schema).alias(alias).where(condition))
     except (PySparkException, Py4JError):
         return None  # A mistake that Spark will tell of.
-    return (
-        None
-        if need is None
-        else need.predicate(0, schema, storage.schema, _zone(spark), exact=True)
-    )
+    if need is None:
+        return None
+    filled = CharColumns.of(spark, storage.schema.fields).lengths
+    return need.predicate(0, schema, storage.schema, _zone(spark), filled=filled, exact=True)
 
 
 def join_needs(
@@ -119,7 +120,7 @@ def join_needs(
         target_alias: The table's name in it.
         source_alias: The source's.
     """
-    own = spark_schema(storage.schema.fields)
+    own = _schema(spark, storage.schema.fields)
 
     def pairs(text: str) -> dict[str, str]:
         return equal_columns(text, own, source, target_alias, source_alias)
@@ -159,8 +160,9 @@ def columns_needed(
     if not _shows_plans(spark):
         return names
     schema = st.StructType([*spark_schema(storage.schema.fields).fields, *places])
+    target = CharColumns.of(spark, storage.schema.fields).of_target
     try:
-        needs = needs_of(changes(stand_in(spark, 0, schema)), 1)
+        needs = needs_of(changes(target(stand_in(spark, 0, schema))), 1)
     except (PySparkException, Py4JError):
         return names  # Columns that are bound to a frame, or a mistake that Spark will tell of.
     return names if needs is None else [n for n in needs[0].names(schema) if n in names]
@@ -171,20 +173,29 @@ def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -
     needs = needs_of(frame, 1)
     if needs is None:
         return None
-    return needs[0].predicate(0, schema, storage.schema, _zone(frame.sparkSession))
+    spark = frame.sparkSession
+    filled = CharColumns.of(spark, storage.schema.fields).lengths
+    return needs[0].predicate(0, schema, storage.schema, _zone(spark), filled=filled)
+
+
+def _schema(spark: SparkSession, fields: Sequence[DataField]) -> st.StructType:
+    """Columns as Spark knows them."""
+    return CharColumns.of(spark, fields).schema(spark_schema(fields))
 
 
 def _zone(spark: SparkSession) -> str:
     return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
-def _read(storage: TableStorage, condition: Column | str) -> Predicate | None:
+def _read(spark: SparkSession, storage: TableStorage, condition: Column | str) -> Predicate | None:
     """A condition whose text Spark and Headwater read alike."""
     if not isinstance(condition, str):
         return None
     try:
         predicate = parse_predicate(condition, storage.schema)
     except (Invalid, NotFound, Unsupported):
+        return None
+    if CharColumns.of(spark, storage.schema.columns(sorted(columns_of(predicate)))).kinds:
         return None
     return predicate if is_read_alike(condition, predicate, storage.schema) else None
 

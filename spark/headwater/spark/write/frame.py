@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns, with_stored_texts, with_stored_values
 from headwater.spark.literal import literal
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
@@ -27,6 +28,7 @@ from headwater.spark.write.update import replace_where as replace_rows
 from headwater.spark.write.upsert import upsert_rows
 from headwater.storage.capabilities import Operation
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.write import WritePlan
@@ -67,8 +69,8 @@ def write_frame(
         replace_where: With ``overwrite``: replace only rows that fulfil this SQL condition, which
             new rows must fulfil, too.
         merging: The changes of the table's columns that those of the frame may make.
-        unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
-            was rolled back.
+        unchanged_since: The snapshot that the rows are of, as they are stored there. Refuse when a
+            later one changed rows of the same buckets, or this one was rolled back.
         numbered: The commit user and its number of this commit; nothing is written if that user
             has committed that number.
 
@@ -87,18 +89,23 @@ def write_frame(
     if merging is not None:
         table = merge_columns(table, df.schema, merging)
     replaced: str | None = None
-    if replace_where is not None:
+    if unchanged_since is not None:
+        replaced = replace_where
+    elif replace_where is not None:
         replaced = _on_partitions(session, replace_where, table)
         if replaced is None:
             replace_rows(session, table, df, replace_where)
             return
     if partition is not None:
         partition = in_session_zone(session.spark, table.schema, partition)
+        partition = with_stored_texts(session.spark, table.schema, partition)
     for column, value in static_partition(table.storage, partition or {}).items():
         if column not in df.columns:
             kind = table.schema.column(column).type
             df = df.withColumn(column, literal(arrow_scalar(value, kind), spark_type(kind)))
     df = with_nested_defaults(df, table.schema, table.name)
+    if unchanged_since is None:
+        df = with_stored_values(session.spark, df, table.schema)
     if mode == "append" and table.schema.table_options.upsert_keys and numbered is None:
         upsert_rows(session, table, df)
         return
@@ -123,7 +130,8 @@ def write_frame(
     placed = partial(cluster, storage=table.storage)
     until_no_conflict(retries, lambda: save_frame(session, df, options, placed))
     since = SnapshotIdentity.of(before)
-    compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
+    with after_commit(table.name, None, "Compacting"):
+        compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
 
 
 def _on_partitions(session: CatalogSession, condition: str, table: Table) -> str | None:
@@ -160,8 +168,10 @@ def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:
         raise Invalid(
             f"table {table.name}: to delete by key the frame needs the columns {', '.join(missing)}"
         )
+    # Keys may be stored without the spaces that CHAR is filled up with.
+    fills = CharColumns.of(session.spark, schema.columns(primary)).fills
     required = {field.name for field in schema.fields if not field.type.nullable}
-    if required.union(schema.table_options.sequence_fields) <= set(keys.columns):
+    if not fills and required.union(schema.table_options.sequence_fields) <= set(keys.columns):
         write_frame(session, keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D")), table, "append")
         return
     # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
@@ -179,8 +189,15 @@ def _delete_present(session: CatalogSession, table: Table, keys: DataFrame) -> N
     present = frame_of_table(session, scan)
     # Null equals null in a key column that may hold it.
     names = [quoted(name) for name in keys.columns]
+    chars = CharColumns.of(session.spark, table.schema.columns(keys.columns))
+    stored, wanted = chars.of_target(present).alias("stored"), chars.read(keys).alias("doomed")
     same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]
-    doomed = present.alias("stored").join(keys.alias("doomed"), on=same, how="left_semi")
+    doomed = stored.join(wanted, on=same, how="left_semi").select(
+        *[
+            sf.col(quoted(chars.stored.get(name, name))).alias(name)
+            for name in table.schema.field_by_name
+        ]
+    )
     write_frame(
         session,
         doomed.withColumn(ROW_KIND_COLUMN, sf.lit("-D")),

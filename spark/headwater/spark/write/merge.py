@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns, filled_value
 from headwater.spark.errors import users_words
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
@@ -330,6 +331,9 @@ class MergeBuilder:
     def _equal(self, own: str, other: str) -> Column:
         left = sf.col(f"{self._target_alias}.{quoted(own)}")
         right = sf.col(f"{self._source_alias}.{quoted(other)}")
+        field = self._table.schema.column(own)
+        if CharColumns.of(self._session.spark, [field]).fills:
+            right = filled_value(right, field.type)
         return left.eqNullSafe(right) if other in self._with_nulls else left == right
 
     def _columns(self) -> list[str]:

@@ -28,6 +28,9 @@ class StoreAssignment:
         by_position: True if a struct's fields stand for the column's by their places, and not by
             their names, as in Spark's ``INSERT`` without ``BY NAME``.
 
+    Attributes:
+        spark: The session.
+
     Raises:
         Unsupported: The policy is another.
     """
@@ -41,6 +44,7 @@ class StoreAssignment:
                 f"spark.sql.storeAssignmentPolicy is {policy}; Headwater stores values by the "
                 "policy ANSI: set it to that"
             )
+        self.spark = spark
         self._is_ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
         self._table = table
         self._fills = fills

@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.source.division import Division
 from headwater.spark.source.table_frame import divide_rows, frame_of_division
 from headwater.spark.source.worker_rows import Places
@@ -37,7 +38,8 @@ class Target:
     Attributes:
         table: The table.
         snapshot: The snapshot.
-        frame: The rows, with the columns that tell of their places.
+        frame: The rows, with the columns that tell of their places, and those of
+            `CharColumns.of_target`.
         predicate: The condition that rows fulfil, as SQL text. The frame may have others, too.
     """
 
@@ -106,4 +108,5 @@ def read_target(
         fields = [item for item in storage.schema.fields if item.name not in names]
         absent = [sf.lit(None).cast(spark_type(f.type)).alias(f.name) for f in fields]
         frame = frame.select("*", *absent)
+    frame = CharColumns.of(session.spark, storage.schema.fields).of_target(frame)
     return Target(table, snapshot, frame, text)

@@ -35,6 +35,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from headwater.spark.char_types import stored_batch
 from headwater.spark.options import WriteOptions
 from headwater.spark.write.narrow_rows import WideRow, narrow_rows
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
@@ -114,7 +115,9 @@ class _Target:
                         f"table {self.plan.storage.name}: one task got more than {TASK_RANGE:,} "
                         "rows; write with SparkLake.write, which spreads rows by bucket"
                     )
-                writer.write(batch)
+                # Rows that were brought to their buckets are as they are stored.
+                schema = self.plan.storage.schema
+                writer.write(batch if self.clustered else stored_batch(batch, schema))
             return WrittenFiles(name, tuple(writer.finish()))
 
     def _writer(self, first: int) -> TableWriter:

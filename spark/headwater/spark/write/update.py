@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.source.table_frame import PLACE_FIELDS
@@ -163,7 +164,8 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
     def replace() -> RowCounts:
         # Computed once, though a conflict may have it written twice.
         new = projection.changes(kept_rows(rows), [insert])
-        wrong = new.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
+        read = CharColumns.of(session.spark, storage.schema.fields).read(new)
+        wrong = read.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
         if wrong:
             raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
 from headwater.spark.row_change import RowCounts
 from headwater.spark.write.bucket_rows import check_columns
@@ -47,6 +48,7 @@ def upsert_rows(session: CatalogSession, table: Table, rows: DataFrame) -> RowCo
             f"table {table.name} has an 'upsert-key', so that its rows have no kinds: leave the "
             f"column {ROW_KIND_COLUMN} out, and delete rows by a condition"
         )
+    rows = CharColumns.of(session.spark, schema.fields).read(rows)
     check_columns(rows, table.storage)
     keys, ages = schema.table_options.upsert_keys, schema.table_options.sequence_fields
     if lacking := [name for name in (*keys, *ages) if name not in rows.columns]:

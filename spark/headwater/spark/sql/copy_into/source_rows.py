@@ -20,7 +20,8 @@ from headwater.spark.types import spark_type
 from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.types.data_type import DataField
+from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
+from headwater.storage.types.data_type import DataField, DataType
 
 __all__ = ["FileErrors", "SourceRows"]
 
@@ -242,6 +243,7 @@ class SourceRows:
         problems = [] if malformed is None else [malformed]
         columns: list[Column] = []
         for at, (field, (before, after)) in enumerate(zip(self._fields, values, strict=True)):
+            after = _within_length(after, field.type)
             columns.append(after.alias(_FIELD.format(at)))
             lost = before.isNotNull() & after.isNull()
             shown = sf.left(before.try_cast("string"), sf.lit(_SHOWN))
@@ -262,6 +264,17 @@ class SourceRows:
                 )
         error = reduce(lambda one, other: sf.coalesce(one, other), problems, sf.lit(None))
         return given.select(*columns, sf.col(_FILE), error.cast("string").alias(_ERROR))
+
+
+def _within_length(value: Column, kind: DataType) -> Column:
+    """A value, or null if it is too long for its type; spaces beyond the length are cut off."""
+    if not isinstance(kind, AtomicType) or kind.length == MAX_LENGTH:
+        return value
+    if kind.root in (Root.CHAR, Root.VARCHAR):
+        return sf.when(sf.char_length(sf.rtrim(value)) <= kind.length, value)
+    if kind.root in (Root.BINARY, Root.VARBINARY):
+        return sf.when(sf.octet_length(value) <= kind.length, value)
+    return value
 
 
 _NESTED = (st.ArrayType, st.MapType, st.StructType)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.types import paimon_schema
+from headwater.spark.sql.ddl.declared_types import table_schema
 from headwater.spark.write.frame import write_frame
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.types.data_type import DataField
@@ -25,7 +25,7 @@ def columns_of(frame: DataFrame) -> list[DataField]:
     """
     return [
         replace(field, type=replace(field.type, nullable=True))
-        for field in paimon_schema(frame.schema).fields
+        for field in table_schema(frame.schema).fields
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headwater.catalog.table.table import Table
+from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.names import column_name
@@ -28,7 +29,8 @@ def partition_values(
     """
     fields = table.schema.partition_fields
     named = {column_name(fields, key): value for key, value in partition.items()}
-    return in_session_zone(context.session.spark, table.schema, named)
+    spark = context.session.spark
+    return with_stored_texts(spark, table.schema, in_session_zone(spark, table.schema, named))
 
 
 def partition_texts(

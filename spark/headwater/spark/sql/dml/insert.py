@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
+from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.literal import literal
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
@@ -93,6 +94,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     if statement.accept("PARTITION"):
         named = _partition(statement, table)
         fixed = in_session_zone(context.session.spark, table.schema, named)
+        fixed = with_stored_texts(context.session.spark, table.schema, fixed)
     if statement.peek("IF"):
         raise Unsupported(
             f"table {table.name}: INSERT OVERWRITE … IF NOT EXISTS is not supported; ask for the "

@@ -7,22 +7,27 @@ from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
-from headwater.catalog.table.scan import Rows
+from headwater.catalog.table.scan import Rows, Scan
+from headwater.spark.char_columns import CharColumns
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
+from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.needs import Need, needs_of, stand_in
-from headwater.spark.source.table_read import Relation
+from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
+from headwater.spark.source.table_read import Relation, char_columns
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.frame import read_relations, shows_plans
 from headwater.spark.sql.query.references import Reference
 from headwater.spark.sql.query.relations import Relations, with_metadata
 from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.predicate.filter import columns_of
 
-__all__ = ["Build", "built_frame", "matching_rows", "open_relations"]
+__all__ = ["Build", "built_frame", "open_relations", "rows_as_read"]
 
 Build: TypeAlias = Callable[..., DataFrame]
 """Makes a frame of a frame for each table."""
@@ -46,7 +51,35 @@ def built_frame(build: Build, relations: Sequence[Relation], context: SqlContext
         return read_relations(relations, needs, lambda frames: _built(build, frames), context)
 
 
-def matching_rows(
+def rows_as_read(
+    scan: Scan, columns: Sequence[str] | None, where: Column | str | None, context: SqlContext
+) -> DataFrame:
+    """The rows of a scan as the session reads them.
+
+    Args:
+        scan: The rows; with all columns of the table if `where` is a column, or metadata is told.
+        columns: The columns of the frame, metadata columns among them; None for the table's own.
+        where: The condition of the scan, as text, or one of Spark's.
+        context: The user's; it is told what is read.
+
+    Raises:
+        NotFound: A column does not exist.
+        AnalysisException: Spark's own, for what it refuses.
+    """
+    session = context.session
+    chars = CharColumns.of(session.spark, scan.storage.schema.fields)
+    if isinstance(where, str) and scan.predicate is not None:
+        if columns_of(scan.predicate) & chars.compared:
+            # Their values are stored with spaces or without.
+            return _matching_rows(scan.narrowed(None, None), columns, sf.expr(where), context)
+    elif where is not None and not isinstance(where, str):
+        return _matching_rows(scan, columns, where, context)
+    if columns is not None and asks_for_metadata(columns, scan.storage.schema):
+        return chars.read(frame_with_metadata(session, scan, columns))
+    return chars.read(frame_of_table(session, scan))
+
+
+def _matching_rows(
     scan: Rows, columns: Sequence[str] | None, condition: Column, context: SqlContext
 ) -> DataFrame:
     """The rows of a scan for which a condition of Spark's is true.
@@ -109,7 +142,8 @@ def _needs(
     if not shows_plans(spark):
         return [None] * len(relations)
     stand_ins = [
-        stand_in(spark, at, relation.schema, runs=False) for at, relation in enumerate(relations)
+        stand_in(spark, at, char_columns(spark, relation).schema(relation.schema), runs=False)
+        for at, relation in enumerate(relations)
     ]
     planned = [_built(build, stand_ins) for _ in range(2)]
     first, second = (needs_of(each, len(relations)) for each in planned)

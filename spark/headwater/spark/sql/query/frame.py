@@ -12,7 +12,7 @@ from headwater.spark.errors import in_users_words
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.read_counter import read_counter
 from headwater.spark.source.scan_metrics import Runs
-from headwater.spark.source.table_read import Relation, TableRead, read_frame
+from headwater.spark.source.table_read import Relation, TableRead, char_columns, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
 from headwater.spark.sql.query.named_frames import named_frames
@@ -88,7 +88,10 @@ def read_relations(
 def _needs(spliced: Spliced, context: SqlContext) -> list[Need] | None:
     """The need for each table, by the plan of the query over stand-ins."""
     spark, count = context.session.spark, len(spliced.relations)
-    stand_ins = [stand_in(spark, at, each.schema) for at, each in enumerate(spliced.relations)]
+    stand_ins = [
+        stand_in(spark, at, char_columns(spark, each).schema(each.schema))
+        for at, each in enumerate(spliced.relations)
+    ]
     timeless = without_clock(spliced.text, f"{{t{count}}}")
     planned = _run(spliced, stand_ins, context)
     if timeless == spliced.text:

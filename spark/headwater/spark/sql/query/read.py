@@ -9,7 +9,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.source.metadata_rows import BUCKET_SCHEMA, MetadataRows
 from headwater.spark.source.needs import Need
 from headwater.spark.source.table_frame import divide_rows
-from headwater.spark.source.table_read import Relation, TableRead
+from headwater.spark.source.table_read import Relation, TableRead, char_columns
 from headwater.storage.predicate.filter import Predicate, to_sql
 
 __all__ = ["plan_read"]
@@ -40,7 +40,10 @@ def plan_read(
         if need is not None:
             schema = rows.storage.schema
             fields = rows.partition_fields if isinstance(rows, MetadataRows) else {}
-            predicate = need.predicate(number, relation.schema, schema, time_zone, fields)
+            filled = char_columns(session.spark, relation).lengths
+            predicate = need.predicate(
+                number, relation.schema, schema, time_zone, fields, filled=filled
+            )
             if predicate is not None:
                 conditions.append(to_sql(predicate, schema))
         if isinstance(rows, MetadataRows) and not set(needed) & set(relation.metadata):
