@@ -1,4 +1,4 @@
-"""Primary-key tables whose files are sorted by other columns than the key, shared with Java."""
+"""Primary-key tables whose files are sorted by other columns than the key, shared with others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.index.manifest import index_entries
 
+from .conftest import Client
 from .java_client import JavaClient
 
-pytestmark = pytest.mark.interop_java
 SCHEMA = pa.schema(
     [pa.field("k", pa.int64(), False), ("v", pa.int64()), ("t", pa.string()), ("d", pa.int32())]
 )
@@ -87,6 +87,7 @@ def marked(table: Table) -> int:
     return sum(v.cardinality or 0 for e in entries for v in e.index_file.vectors or ())
 
 
+@pytest.mark.interop_java
 @pytest.mark.parametrize("kind", KINDS)
 def test_java_and_headwater_write_the_same_clustered_table(
     lake: Lake, uncached_java: JavaClient, kind: str
@@ -136,6 +137,7 @@ def test_java_and_headwater_write_the_same_clustered_table(
     assert values(table.scan(tag=tag).to_arrow()) == then
 
 
+@pytest.mark.interop_java
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("first")])
 def test_rows_that_java_deletes_are_gone(lake: Lake, uncached_java: JavaClient, kind: str) -> None:
     java = uncached_java
@@ -164,6 +166,7 @@ def test_rows_that_java_deletes_are_gone(lake: Lake, uncached_java: JavaClient, 
     assert values(table.scan().to_arrow()) == expected.rows == values(java.read(name))
 
 
+@pytest.mark.interop_java
 def test_conditions_on_clustering_columns_leave_the_same_files_out(
     lake: Lake, uncached_java: JavaClient
 ) -> None:
@@ -192,6 +195,7 @@ def test_conditions_on_clustering_columns_leave_the_same_files_out(
     assert sorted(first) == ["[0]", "[100]", "[200]", "[300]"]
 
 
+@pytest.mark.interop_java
 @pytest.mark.parametrize("producer", ["none", "input"])
 def test_streams_tell_the_same_changes(
     lake: Lake, uncached_java: JavaClient, producer: str
@@ -216,3 +220,30 @@ def test_streams_tell_the_same_changes(
         else:
             replayed[row["k"]] = (row["v"], row["t"], row["d"])
     assert replayed == expected.rows == values(table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("kind", ["two columns", "first"])
+@pytest.mark.interop
+def test_pypaimon_reads_clustered_tables(lake: Lake, pypaimon: Client, kind: str) -> None:
+    _read_by(lake, pypaimon, kind)
+
+
+@pytest.mark.parametrize("kind", ["two columns", "first"])
+@pytest.mark.interop
+def test_paimon_rust_reads_clustered_tables(lake: Lake, rust: Client, kind: str) -> None:
+    _read_by(lake, rust, kind)
+
+
+def _read_by(lake: Lake, client: Client, kind: str) -> None:
+    name = f"interop.clustered_{client.label}"
+    lake.drop_table(name, ignore_if_not_exists=True)
+    # Files stay as they are: some have rows that are marked.
+    options = {**KINDS[kind], "bucket": "1", "compaction.size-ratio": "-99"}
+    table = lake.create_table(name, SCHEMA, primary_keys=["k"], options=options)
+    expected = _Expected(kind)
+    for version in range(1, 4):
+        table.write(expected.upsert(range(version * 20, version * 20 + 50), version))
+    assert len(table.files()) > 1
+    assert values(client.read(name)) == expected.rows
+    table.compact()
+    assert values(client.read(name)) == expected.rows
