@@ -116,8 +116,8 @@ def test_what_is_no_vector_is_refused(lake: Lake) -> None:
 def test_files_and_types_that_are_left_to_other_engines(lake: Lake) -> None:
     with pytest.raises(Unsupported, match="ORC files do not hold"):
         make(lake, "append", **{"file.format": "orc"})
-    with pytest.raises(Unsupported, match=r"vector\.file\.format=parquet"):
-        make(lake, "evolved", **{"vector.file.format": "parquet"})
+    with pytest.raises(Unsupported, match=r"vector\.file\.format=lance"):
+        make(lake, "evolved", **{"vector.file.format": "lance"})
     vector: Json = {"type": "VECTOR", "element": "INT", "length": 2}
     inner = parse_type({"type": "ARRAY", "element": vector})
     with pytest.raises(Unsupported, match="VECTOR inside another type"):

@@ -299,3 +299,27 @@ def test_damage_is_found_or_does_no_more_than_change_values(
         message = str(error)
     assert rows == 40
     assert "f.avro" in message
+
+
+def test_rows_that_may_be_null_are_read(tmp_path: Path) -> None:
+    record: Json = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": "string"}],
+    }
+    fields = [_field(0, "a", "BIGINT"), _field(1, "b", "STRING NOT NULL")]
+    values = [{"a": None if k % 3 == 0 else k, "b": f"b{k}"} for k in range(1000)]
+    for rows, expected in ((values, values), ([*values, None], None)):
+        buffer = io.BytesIO()
+        fastavro.writer(buffer, ["null", record], rows)
+        path = tmp_path / "rows.avro"
+        path.write_bytes(buffer.getvalue())
+        reader = AvroReader(_FILES, local_uri(path), row_count=len(rows))
+        if expected is None:
+            with pytest.raises(CorruptData, match="holds a row that is null"):
+                pa.Table.from_batches(reader.batches(fields))
+            continue
+        assert pa.Table.from_batches(reader.batches(fields)).to_pylist() == expected
+        assert pa.Table.from_batches(reader.batches(fields[1:])).to_pylist() == [
+            {"b": row["b"]} for row in values
+        ]

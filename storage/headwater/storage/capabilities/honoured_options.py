@@ -186,6 +186,7 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("global-index.external-path", "the place of new index files, as a URI"),
     _honoured("target-file-size", "the size at which a new data file begins"),
     _honoured("blob.target-file-size", "the same for files of a BLOB column"),
+    _honoured("vector.target-file-size", "the same for files of vectors alone"),
     _honoured("blob-compaction.enabled", "whether a compaction joins files of BLOBs, too"),
     _honoured("blob-as-descriptor", "whether a BLOB is read as the place of its value"),
     _honoured("data-file.thin-mode", "whether files leave out the `_KEY_` columns"),

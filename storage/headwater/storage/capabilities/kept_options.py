@@ -105,7 +105,7 @@ _KEPT: Mapping[str, str] = {
         variant.shredding.adaptive.retentionRatio variant.shredding.inferenceMode
         variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
         variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio
-        variant.shreddingSchema vector-field vector.target-file-size
+        variant.shreddingSchema vector-field
         """,
     "tables that are not made of Paimon's files, and materialized tables": """
         csv.<setting> delimiter escape field-delimiter format-table.commit-hive-sync-url

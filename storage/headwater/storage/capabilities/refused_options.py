@@ -21,6 +21,7 @@ _FALSE, _UNSET = one_of("false"), unset()
 FILE_FORMATS = ("parquet", "avro", "orc")
 """The formats of data files that this engine writes and reads."""
 _FORMATS = one_of(*FILE_FORMATS)
+_VECTORS_IN = frozenset({"", "parquet", "avro"}).__contains__
 _WHEN_READING = "give it to each read instead"
 
 
@@ -115,11 +116,12 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
             ),
         ),
     ),
-    _no_writes(
+    Option(
         "vector.file.format",
-        "the format of files that hold columns of type VECTOR alone",
-        _UNSET,
-        "Headwater writes vectors into the files of the other columns",
+        "the format of files that hold columns of type VECTOR alone; unset, vectors lie in the "
+        "files of the other columns",
+        is_honoured=True,
+        refusals=(Refusal(_WRITES, Values("unset, `parquet` or `avro`", _VECTORS_IN)),),
     ),
     # Rows of other branches.
     *(

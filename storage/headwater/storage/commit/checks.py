@@ -21,6 +21,7 @@ from headwater.storage.manifest.manifest import read_manifest, read_manifest_lis
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.schema.vector_columns import is_vector_file
 from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
@@ -194,7 +195,7 @@ def row_ranges_are_whole(
     ranges: dict[tuple[bytes, int], set[tuple[int, int]]] = {}
     for entry in after:
         name = entry.file.file_name
-        if entry.partition in touched and not name.endswith(BLOB_SUFFIX) and ".vector." not in name:
+        if entry.partition in touched and not _is_part(name):
             ranges.setdefault((entry.partition, entry.bucket), set()).add(_ids(entry.file))
     for (partition, _), found in ranges.items():
         found.discard((0, 0))
@@ -258,6 +259,11 @@ def keys_stay(
             )
 
 
+def _is_part(name: str) -> bool:
+    """True for a file that may hold some of the rows of the files of other columns."""
+    return name.endswith(BLOB_SUFFIX) or is_vector_file(name)
+
+
 def columns_stay(
     storage: TableStorage,
     changes: Sequence[tuple[Snapshot, Sequence[ManifestEntry]]],
@@ -302,11 +308,11 @@ def columns_stay(
                         f"{describe_partition(storage, entry.partition)}; {again}"
                     )
     partitions = list({entry.partition for entry in delta})
-    # The values of a BLOB column may stay where they are while the other columns move.
+    # BLOBs and vectors in files of their own may stay where they are while other columns move.
     present = [
         entry
         for entry in live_entries(storage, base, partitions=partitions)
-        if not entry.file.file_name.endswith(BLOB_SUFFIX)
+        if not _is_part(entry.file.file_name)
     ]
     whole = {_rows(entry) for entry in present}
     ranges: dict[bytes, list[tuple[int, int]]] = {}
@@ -318,7 +324,7 @@ def columns_stay(
         file = entry.file
         start, end = _ids(file)
         # A file of a BLOB column may hold some of the rows of the files of other columns.
-        is_blob = file.file_name.endswith(BLOB_SUFFIX)
+        is_blob = _is_part(file.file_name)
         known = ranges.get(entry.partition, [])
         at = bisect_right(known, (start, sys.maxsize)) - 1
         if not (

@@ -16,6 +16,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.manifest.data_file import DataFile, FileKind, FileSource, ManifestEntry
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.vector_columns import is_vector_file
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["assign_row_ids"]
@@ -39,8 +40,8 @@ def assign_row_ids(
         return delta, next_id
     snapshot_id = 1 if base is None else base.id + 1
     start = next_id or 0
-    # The files of a BLOB column follow the file of the others, and have its ids.
-    others, blobs = start, dict[str, int]()
+    # Files of a BLOB column, and of vectors, follow the file of the others, and have its ids.
+    others, parts = start, dict[tuple[str, ...], int]()
     assigned: list[ManifestEntry] = []
     for entry in _by_partition(delta) if options.groups_row_ids else delta:
         if entry.kind is not FileKind.ADD:
@@ -49,17 +50,17 @@ def assign_row_ids(
         file = entry.file
         if _is_new(file):
             first = start
-            if file.file_name.endswith(BLOB_SUFFIX):
-                (column,) = file.write_cols or ("",)
-                first = blobs.get(column, others)
+            if file.file_name.endswith(BLOB_SUFFIX) or is_vector_file(file.file_name):
+                columns = file.write_cols or ()
+                first = parts.get(columns, others)
                 if first + file.row_count > start:
                     raise Invalid(
-                        f"file {file.file_name} of column '{column}' has more rows than the file "
-                        "of the other columns before it"
+                        f"file {file.file_name} of column '{', '.join(columns)}' has more rows "
+                        "than the file of the other columns before it"
                     )
-                blobs[column] = first + file.row_count
+                parts[columns] = first + file.row_count
             else:
-                others, blobs = start, {}
+                others, parts = start, {}
                 start += file.row_count
             # The numbers of a second file of one writer do not begin at 0 either.
             file = replace(

@@ -39,6 +39,8 @@ __all__ = ["PlainRows", "RowDecoder", "Shape", "shape_of"]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
 _SYNC = bytes(16)
+# No field has a name with this character.
+_ROW = "\0row"
 _PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # Values of a row that ends what is decoded: it is there only if all rows before it were.
@@ -183,9 +185,14 @@ class RowDecoder:
 
     def __init__(self, schema: Json, path: str) -> None:
         self._path = path
-        shape = shape_of(schema, path)
+        shape = _Schema(path).shape(schema, "")
+        # Rows that may be null are those of a record around them, to the byte.
+        self._is_nullable = shape.kind == "record" and shape.branch is not None
+        if not self._is_nullable:
+            shape = shape_of(schema, path)
         self._columns = shape.parts
-        self._rows = PlainRows(shape)
+        whole = Shape("record", parts={_ROW: shape}) if self._is_nullable else shape
+        self._rows = PlainRows(whole)
 
     def check(self, columns: Sequence[DataField]) -> None:
         """Raises CorruptData when the file lacks a column."""
@@ -206,13 +213,31 @@ class RowDecoder:
         Raises:
             CorruptData: The bytes are not those of so many rows.
         """
-        frame = self._rows.decode(data, row_count, [item.name for item in columns], self._path)
-        found: list[pa.Array] = []
-        for item in columns:
-            series = frame.get_column(self._rows.places[item.name])
-            array = series.to_arrow(compat_level=_oldest())
-            found.append(self._column(array, self._columns[item.name], item.type, item.name))
-        return pa.RecordBatch.from_arrays(found, [item.name for item in columns])
+        names = [item.name for item in columns]
+        arrays = self._arrays(data, row_count, names)
+        found = [
+            self._column(array, self._columns[item.name], item.type, item.name)
+            for array, item in zip(arrays, columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(found, names)
+
+    def _arrays(
+        self, data: Sequence[bytes], row_count: int, names: Sequence[str]
+    ) -> Sequence[pa.Array]:
+        """Columns as Polars has them."""
+        wanted = [_ROW] if self._is_nullable else names
+        frame = self._rows.decode(data, row_count, wanted, self._path)
+        arrays = [
+            frame.get_column(self._rows.places[name]).to_arrow(compat_level=_oldest())
+            for name in wanted
+        ]
+        if not self._is_nullable:
+            return arrays
+        (rows,) = arrays
+        if rows.null_count:
+            raise CorruptData(f"file {self._path} holds a row that is null")
+        stored = dict(zip(self._columns, rows.flatten(), strict=True))
+        return [stored[name] for name in names]
 
     def _column(self, array: pa.Array, shape: Shape, data_type: DataType, column: str) -> pa.Array:
         match data_type:

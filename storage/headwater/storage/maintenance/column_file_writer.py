@@ -24,6 +24,7 @@ from headwater.storage.rows.ingest import coerce
 from headwater.storage.scan.row_ranges import RowRange
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.blob_columns import columns_in_blob_files, refuse_unwritable_blobs
+from headwater.storage.schema.vector_columns import columns_in_vector_files
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.blob_column_writer import BlobColumnWriter
@@ -62,6 +63,13 @@ def check_column_changes(storage: TableStorage, changed: Collection[str], *, del
         )
     if changed:
         refuse_unwritable_blobs(schema)
+    vectors = [name for name in columns_in_vector_files(schema) if name in changed]
+    if vectors:
+        raise Unsupported(
+            f"table {storage.name}: column '{vectors[0]}' lies in files of vectors alone, of which "
+            "not every engine would take the newer one for rows that get new values; delete the "
+            "rows and write them anew"
+        )
 
 
 class ColumnFileWriter:

@@ -118,6 +118,12 @@ class FileOptions(OptionMap):
         return parse_bytes(self.raw[key], key) if key in self.raw else self.target_file_size(False)
 
     @property
+    def vector_target_file_size(self) -> int:
+        """Bytes at which a writer rolls to a new file of vectors alone."""
+        key = "vector.target-file-size"
+        return parse_bytes(self.raw[key], key) if key in self.raw else self.target_file_size(False)
+
+    @property
     def manifest_target_file_size(self) -> int:
         """Bytes at which manifests are merged into a new one."""
         key = "manifest.target-file-size"

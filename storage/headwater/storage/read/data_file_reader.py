@@ -39,7 +39,7 @@ from headwater.storage.schema.blob_columns import (
 )
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.data_type import DataField, VectorType, to_arrow
+from headwater.storage.types.data_type import DataField, to_arrow
 from headwater.storage.types.values import StorageValue, arrow_scalar
 
 __all__ = ["DataFileReader", "PartitionColumns", "missing_columns"]
@@ -394,11 +394,6 @@ class DataFileReader:
             self._refuse_values_elsewhere(name)
         if found.stored is None or found.stored.name not in self._missing:
             return found
-        if isinstance(found.wanted.type, VectorType):
-            raise Unsupported(
-                f"file {self.path} lacks column '{name}' of type {found.wanted.type}: files that "
-                "hold vectors alone are not read; choose other columns"
-            )
         if not found.wanted.type.nullable:
             raise CorruptData(
                 f"file {self.path} lacks column '{name}', which is NOT NULL, and no other file of "

@@ -3,7 +3,8 @@
 The files hold the same rows in the same order, so that rows are joined by their positions. No
 condition leaves out rows of a file: what one says may be overridden by another. A file none of
 whose columns is wanted is not opened. One batch of each file is held. The values of BLOB columns
-are read last, of the rows that meet the condition, and some megabytes of them at a time.
+are read last, of the rows that meet the condition, and some megabytes of them at a time. Vectors
+that lie in files of their own are read from several of these, one after another.
 
 Source: ``DataEvolutionFileReader.java``, ``DataEvolutionSplitRead.java``.
 """
@@ -11,6 +12,8 @@ Source: ``DataEvolutionFileReader.java``, ``DataEvolutionSplitRead.java``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,7 @@ from headwater.storage.read.raw_rows import RawRows, RowReader
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.schema.blob_columns import columns_in_blob_files
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
+from headwater.storage.schema.vector_columns import vector_columns
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["JoinedColumns", "joined_rows"]
@@ -57,11 +61,12 @@ def joined_rows(
         columns: The columns that are read.
     """
     has_blobs = bool(set(columns) & set(columns_in_blob_files(storage.schema)))
+    has_vectors = bool(set(columns) & set(vector_columns(storage.schema)))
     ranges = {each.files[0].file_name: each for each in row_ranges(directory, files)}
 
     def reader(newest: DataFile) -> RowReader:
         rows = ranges[newest.file_name]
-        if len(rows.files) == 1 and not has_blobs:
+        if len(rows.files) == 1 and not has_blobs and not (has_vectors and rows.vector_files):
             return opened(newest)
         return JoinedColumns(
             storage, directory, rows, whole, lambda: opened(rows.anchor).deletion_vector
@@ -174,26 +179,35 @@ class JoinedColumns:
         """The rows that are not deleted, and their positions."""
         newest = self._range.files[0]
         held: dict[str, list[str]] = {}
+        apart: dict[tuple[_Piece, ...], list[str]] = {}
         by_name = {file.file_name: file for file in self._range.files}
         partition = self._storage.schema.partition_keys
         # A row's id follows from its position in any of the files; one that is read anyway will do.
         for name in sorted(columns, key=lambda name: name == ROW_ID_FIELD.name):
             holder: DataFile | None = newest
+            pieces = self._pieces(name)
+            if pieces:
+                apart.setdefault(pieces, []).append(name)
+                continue
             if name not in partition:
                 holder = self._range.holder(self._storage, self._storage.schema.column(name))
             if name == ROW_ID_FIELD.name and held:
                 holder = by_name[next(iter(held))]
             held.setdefault((holder or newest).file_name, []).append(name)
-        if not held:
+        if not held and not apart:
             held[newest.file_name] = []
         readers = [self._opened(by_name[name]) for name in held]
+        paths = [reader.path for reader in readers]
         streams = [
             reader.rows(names, None, batch_rows)
             for reader, names in zip(readers, held.values(), strict=True)
         ]
+        for pieces, names in apart.items():
+            paths.append(self._opened(pieces[0].file).path)
+            streams.append(self._piecewise(pieces, names, batch_rows))
         deleted = self._deleted()
         at = 0
-        for parts in _aligned(streams, [reader.path for reader in readers]):
+        for parts in _aligned(streams, paths):
             batch = parts[0]
             if len(parts) > 1:
                 found = {name: part.column(name) for part in parts for name in part.schema.names}
@@ -205,6 +219,57 @@ class JoinedColumns:
             positions = np.flatnonzero(deleted.kept(at, at + batch.num_rows)) + at
             yield positions, deleted.without(batch, at)
             at += batch.num_rows
+
+    def _pieces(self, name: str) -> tuple[_Piece, ...]:
+        """The rows of files of vectors that make up a column, in order; none if it is elsewhere.
+
+        Of files of the same rows the newest counts.
+        """
+        schema = self._storage.schema
+        if name not in vector_columns(schema):
+            return ()
+        files = self._range.vector_files_of(self._storage, schema.column(name))
+        if not files:
+            return ()
+        first = self._range.files[0].first_row_id or 0
+        owner = np.full(self._range.row_count, -1, np.int64)
+        starts = [(file.first_row_id or 0) - first for file in files]
+        for number, (file, start) in enumerate(zip(files, starts, strict=True)):
+            owner[start : start + file.row_count] = number
+        if (owner < 0).any():
+            row = first + int(np.flatnonzero(owner < 0)[0])
+            raise CorruptData(f"{self._directory}: no file holds column '{name}' of row {row}")
+        bounds = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
+        return tuple(
+            _Piece(files[owner[start]], start - starts[owner[start]], stop - starts[owner[start]])
+            for start, stop in pairwise(bounds)
+        )
+
+    def _piecewise(
+        self, pieces: Sequence[_Piece], columns: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            at = 0
+            for batch in self._opened(piece.file).rows(columns, None, batch_rows):
+                start, stop = max(piece.start - at, 0), min(piece.stop - at, batch.num_rows)
+                if start < stop:
+                    yield batch.slice(start, stop - start)
+                at += batch.num_rows
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows of a file.
+
+    Attributes:
+        file: The file.
+        start: The position of the first row in it.
+        stop: That behind the last one.
+    """
+
+    file: DataFile
+    start: int
+    stop: int
 
 
 def _with_blobs(

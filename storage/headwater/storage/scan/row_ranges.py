@@ -1,10 +1,10 @@
 """Ranges of rows whose columns lie in several files, the newest of each column counting.
 
 A file of a table with data evolution holds all columns of some rows, or some. Files of the same
-rows have the same first row id and the same number of rows. The files of a BLOB column alone may
-hold fewer rows each. Those of vectors alone are left out: this engine does not read them. Where the
-columns of a file have sequence numbers of their own, readers compare the file's all the same: these
-numbers tell those who refresh an index of row ids which columns changed.
+rows have the same first row id and the same number of rows. The files of a BLOB column alone, and
+those of vectors alone, may hold fewer rows each. Where the columns of a file have sequence numbers
+of their own, readers compare the file's all the same: these numbers tell those who refresh an index
+of row ids which columns changed.
 
 Source: ``DataEvolutionSplitRead.java``, ``DataEvolutionFileStoreScan.java``,
 ``DataEvolutionUtils.java``, ``DataEvolutionNormalCompactTask.java``.
@@ -23,6 +23,7 @@ from headwater.storage.scan.pruning import value_ranges
 from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.schema.vector_columns import is_vector_file
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField
 
@@ -34,17 +35,19 @@ class RowRange:
     """The files of some rows.
 
     Attributes:
-        files: All of the same rows, the newest first, without those of BLOB columns.
+        files: All of the same rows, the newest first, without those of BLOBs and vectors alone.
         blob_files: The files of BLOB columns, each of some of the rows, ordered by row id.
+        vector_files: The files of vectors alone, as well.
     """
 
     files: tuple[DataFile, ...]
     blob_files: tuple[DataFile, ...] = ()
+    vector_files: tuple[DataFile, ...] = ()
 
     @property
     def all_files(self) -> tuple[DataFile, ...]:
-        """The files, and those of BLOB columns."""
-        return self.files + self.blob_files
+        """The files, and those of BLOB columns and of vectors."""
+        return self.files + self.blob_files + self.vector_files
 
     @property
     def row_count(self) -> int:
@@ -79,13 +82,24 @@ class RowRange:
                 found.append(file)
         return found
 
+    def vector_files_of(self, storage: TableStorage, column: DataField) -> list[DataFile]:
+        """The files of vectors that hold a column that no other file does, the newest last."""
+        if not self.vector_files or self.holder(storage, column) is not None:
+            return []
+        found = [
+            file
+            for file in self.vector_files
+            if _holds(file, storage.schema_by_id(file.schema_id), column)
+        ]
+        return sorted(found, key=lambda file: (file.max_sequence_number, file.file_name))
+
     def value_ranges(
         self, storage: TableStorage, columns: Sequence[DataField]
     ) -> Mapping[str, ColumnRange]:
         """The statistics of present columns by name, as far as they are known."""
         found: dict[str, ColumnRange] = {}
         for column in columns:
-            if is_plain_blob(column.type):
+            if is_plain_blob(column.type) or self.vector_files_of(storage, column):
                 continue
             holder = self.holder(storage, column)
             if holder is None:
@@ -112,41 +126,43 @@ def row_ranges(where: str, files: Iterable[DataFile]) -> Iterator[RowRange]:
     """
     ranged: list[tuple[int, int, DataFile]] = []
     blobs: list[tuple[int, int, DataFile]] = []
+    vectors: list[tuple[int, int, DataFile]] = []
     for file in files:
-        if ".vector." in file.file_name:
-            continue
         if file.first_row_id is None:
             raise CorruptData(
                 f"{where}/{file.file_name}: its rows have no ids, by which their columns in other "
                 "files would be found"
             )
-        kind = blobs if file.file_name.endswith(BLOB_SUFFIX) else ranged
+        kind = ranged
+        if file.file_name.endswith(BLOB_SUFFIX):
+            kind = blobs
+        elif is_vector_file(file.file_name):
+            kind = vectors
         kind.append((file.first_row_id, file.first_row_id + file.row_count, file))
     ranged.sort(key=lambda item: item[:2])
-    blobs.sort(key=lambda item: item[:2])
-    yield from _with_blobs(where, _joined(where, ranged), blobs)
+    for rows, own in _with_parts(where, _joined(where, ranged), blobs, vectors):
+        yield replace(rows, blob_files=tuple(own[0]), vector_files=tuple(own[1]))
 
 
-def _with_blobs(
-    where: str, ranges: Iterable[RowRange], blobs: Sequence[tuple[int, int, DataFile]]
-) -> Iterator[RowRange]:
-    """The ranges with their files of BLOB columns, all ordered by row id."""
-    at = 0
+def _with_parts(
+    where: str, ranges: Iterable[RowRange], *kinds: list[tuple[int, int, DataFile]]
+) -> Iterator[tuple[RowRange, Sequence[list[DataFile]]]]:
+    """The ranges with the files of each kind that hold some of their rows, ordered by row id."""
+    waiting = [sorted(kind, key=lambda item: item[:2], reverse=True) for kind in kinds]
     for rows in ranges:
         first = rows.files[0].first_row_id or 0
         last = first + rows.row_count
-        own: list[DataFile] = []
-        while at < len(blobs) and blobs[at][0] < last:
-            start, end, file = blobs[at]
-            if start < first or end > last:
-                break
-            own.append(file)
-            at += 1
-        yield replace(rows, blob_files=tuple(own))
-        if at < len(blobs) and blobs[at][0] < last:
+        own: list[list[DataFile]] = [[] for _ in kinds]
+        for kind, found in zip(waiting, own, strict=True):
+            while kind and first <= kind[-1][0] and kind[-1][1] <= last:
+                found.append(kind.pop()[2])
+        yield rows, own
+        if any(kind and kind[-1][0] < last for kind in waiting):
             break
-    if at < len(blobs):
-        start, end, file = blobs[at]
+    for kind in waiting:
+        if not kind:
+            continue
+        start, end, file = kind[-1]
         raise CorruptData(
             f"{where}/{file.file_name}: no file holds the other columns of just its rows, {start} "
             f"to {end - 1}"

@@ -1,8 +1,9 @@
-"""Write the rows of one bucket to files of the ordinary columns and files of each BLOB column.
+"""Write the rows of one bucket to files of ordinary columns, of each BLOB column and of vectors.
 
-A file of ordinary columns is followed by the files of each BLOB column of the same rows, by which
-their rows get the same ids when they are committed. A BLOB column's file ends at
-``blob.target-file-size``, and when the file of the others does.
+A file of ordinary columns is followed by the files of each BLOB column of the same rows, and by
+those of vectors if these lie apart, by which their rows get the same ids when they are committed. A
+BLOB column's file ends at ``blob.target-file-size``, one of vectors at
+``vector.target-file-size``, and both when the file of the others does.
 
 Source: ``DedicatedFormatRollingFileWriter.java``, ``MultipleBlobFileWriter.java``.
 """
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.schema.blob_columns import columns_in_blob_files
+from headwater.storage.schema.vector_columns import columns_in_vector_files
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.blob_column_writer import BlobColumnWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
@@ -24,7 +26,7 @@ _CHECKED_ROWS = 1000
 
 
 class BlobTableWriter:
-    """Writes rows of one bucket of a table with BLOB columns.
+    """Writes rows of one bucket of a table with BLOB columns, or with files of vectors.
 
     Args:
         storage: The table.
@@ -38,8 +40,15 @@ class BlobTableWriter:
     def __init__(self, storage: TableStorage, partition: bytes, bucket: int) -> None:
         schema = storage.schema
         blobs = columns_in_blob_files(schema)
-        self._ordinary = [item.name for item in schema.fields if item.name not in blobs]
+        self._vectors = list(columns_in_vector_files(schema))
+        apart = {*blobs, *self._vectors}
+        self._ordinary = [item.name for item in schema.fields if item.name not in apart]
         self._main = DataFileWriter(storage, partition, bucket, columns=self._ordinary)
+        self._apart: DataFileWriter | None = None
+        if self._vectors:
+            self._apart = DataFileWriter(
+                storage, partition, bucket, columns=self._vectors, vectors=True
+            )
         self._columns = [BlobColumnWriter(storage, partition, bucket, name) for name in blobs]
         self._files: list[DataFile] = []
         self.next_sequence = 0
@@ -55,6 +64,8 @@ class BlobTableWriter:
             self._main.write(part.select(self._ordinary))
             for column in self._columns:
                 column.write(part.column(column.name))
+            if self._apart is not None:
+                self._apart.write(part.select(self._vectors))
             if self._main.is_full:
                 self._roll()
 
@@ -62,10 +73,14 @@ class BlobTableWriter:
         self._main.roll()
         for column in self._columns:
             column.roll()
+        if self._apart is not None:
+            self._apart.roll()
         # In this order, by which the files' rows get their ids.
         self._files += self._main.take_finished()
         for column in self._columns:
             self._files += column.take_finished()
+        if self._apart is not None:
+            self._files += self._apart.take_finished()
 
     def finish(self) -> list[DataFile]:
         """Close the last files; all files written, those of the same rows together."""
@@ -77,4 +92,6 @@ class BlobTableWriter:
         self._main.abort()
         for column in self._columns:
             column.abort()
+        if self._apart is not None:
+            self._apart.abort()
         self._files.clear()

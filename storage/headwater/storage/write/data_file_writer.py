@@ -89,6 +89,7 @@ class DataFileWriter:
         keeps_row_ids: True for rows of a row-tracking table that are moved, and so have ids.
         columns: The columns of one file of some columns, whatever its size; None for all.
         is_one_file: True if all rows go to one file, whatever its size.
+        vectors: True for files of `columns`, all of type VECTOR, which end at a size of their own.
 
     Attributes:
         next_sequence: Append tables: the sequence number of the next file's first row.
@@ -112,15 +113,16 @@ class DataFileWriter:
         keeps_row_ids: bool = False,
         columns: Sequence[str] | None = None,
         is_one_file: bool = False,
+        vectors: bool = False,
     ) -> None:
         schema = storage.schema
         options = schema.table_options
-        self._encoding = file_encoding(schema, level, changelog=changelog)
+        self._encoding = file_encoding(schema, level, changelog=changelog, vectors=vectors)
         self._storage = storage
         self._keeps_row_ids = keeps_row_ids
         self._fields = data_file_fields(schema, thin=options.thin_mode, tracked=keeps_row_ids)
         self._columns = None if columns is None else tuple(columns)
-        self._rolls = columns is None and not is_one_file
+        self._rolls = (columns is None or vectors) and not is_one_file
         if columns is not None:
             self._fields = schema.columns(columns)
         self._files = ShreddedFiles(options, self._fields)
@@ -132,6 +134,8 @@ class DataFileWriter:
             for field in self._fields
         ]
         self._target = options.target_file_size(bool(schema.primary_keys))
+        if vectors:
+            self._target = options.vector_target_file_size
         self._level = level
         # What a file's entry has as its least and its greatest key.
         self._ends = schema.key_fields

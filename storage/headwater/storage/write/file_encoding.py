@@ -17,6 +17,11 @@ from headwater.storage.options import TableOptions
 from headwater.storage.schema.blob_columns import columns_in_blob_files, refuse_unwritable_blobs
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.schema.vector_columns import (
+    VECTOR_FILE_FORMAT,
+    VECTOR_MARK,
+    columns_in_vector_files,
+)
 
 __all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
 
@@ -54,7 +59,9 @@ class FileEncoding:
     extension: str
 
 
-def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEncoding:
+def file_encoding(
+    schema: TableSchema, level: int, *, changelog: bool, vectors: bool = False
+) -> FileEncoding:
     """The encoding of a new file.
 
     A changelog file's own options go before those of a level, and those before the table's. Only
@@ -64,6 +71,7 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
         schema: The table's schema.
         level: The file's LSM level.
         changelog: True for a changelog file.
+        vectors: True for a file of vectors alone.
 
     Raises:
         Unsupported: Headwater does not write the format.
@@ -84,6 +92,8 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
             compression = options.changelog_file_compression
         if changelog and options.changelog_statistics_mode is not None:
             statistics = options.changelog_statistics_mode
+    if vectors:
+        name, option = schema.options[VECTOR_FILE_FORMAT], VECTOR_FILE_FORMAT
     found = format_named(name, option)
     own_codec = _OWN_CODECS.get(found.name, "")
     return FileEncoding(
@@ -93,7 +103,7 @@ def file_encoding(schema: TableSchema, level: int, *, changelog: bool) -> FileEn
         options.zstd_level,
         options.file_block_size,
         statistics,
-        _extension(options, found.name),
+        (VECTOR_MARK if vectors else "") + _extension(options, found.name),
     )
 
 
@@ -114,8 +124,12 @@ def refuse_formats(schema: TableSchema) -> None:
     """
     written_file_indexes(schema.options, schema.fields)
     refuse_unwritable_blobs(schema)
-    blobs = columns_in_blob_files(schema)
-    fields = [item for item in data_file_fields(schema) if item.name not in blobs]
+    vectors = columns_in_vector_files(schema)
+    apart = {*columns_in_blob_files(schema), *vectors}
+    fields = [item for item in data_file_fields(schema) if item.name not in apart]
+    if vectors:
+        encoding = file_encoding(schema, _OTHER_LEVEL, changelog=False, vectors=True)
+        encoding.format.refuse(list(schema.columns(vectors)), encoding.compression)
     options = schema.table_options
     levels = {_OTHER_LEVEL, *options.file_format_per_level, *options.file_compression_per_level}
     for level in levels if schema.primary_keys else {_OTHER_LEVEL}:

@@ -30,6 +30,7 @@ from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.schema.blob_columns import columns_in_blob_files, managed_blob_columns
 from headwater.storage.schema.system_fields import ROW_ID_FIELD
+from headwater.storage.schema.vector_columns import columns_in_vector_files
 from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
@@ -151,7 +152,8 @@ class TableWriter:
         self._sequences = max_sequence_numbers
         self._checked = checked_snapshot
         self._keeps_row_ids = keeps_row_ids
-        self._has_blobs = bool(columns_in_blob_files(storage.schema))
+        schema = storage.schema
+        self._has_parts = bool(columns_in_blob_files(schema) or columns_in_vector_files(schema))
         self._blobs = managed_blob_columns(storage.schema)
         self._partition_form = PartitionForm.of(storage)
         self._limit = buffer_bytes or self._options.write_buffer_size
@@ -392,7 +394,7 @@ class TableWriter:
         if writer is None:
             while len(self._open) >= _OPEN_FILES:
                 self._close_oldest()
-            if self._has_blobs:
+            if self._has_parts:
                 writer = BlobTableWriter(self._storage, bucket[0], bucket[1])
             elif bucket[1] == POSTPONE_BUCKET:
                 writer = DataFileWriter(
