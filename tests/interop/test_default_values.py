@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +11,8 @@ from py4j.java_gateway import JavaGateway
 
 from headwater.client.lake import Lake
 from headwater.storage.schema.change import UpdateColumnDefaultValue
+from headwater.storage.schema.table_schema import Schema
+from headwater.storage.types.data_type import DataField, Json, parse_type
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient
@@ -88,3 +90,58 @@ def test_nulls_become_what_java_makes_of_them(
     assert [each.spec for each in ours.partitions()] == [each.spec for each in theirs.partitions()]
     missing = [row for row in _rows(ours.scan().to_arrow()) if row[2] is None]
     assert missing == [(9, "x", None, None, None)]
+
+
+_INTS: Json = {"type": "ARRAY", "element": "INT"}
+_NESTED: Mapping[str, tuple[Json, str]] = {
+    "ints": (_INTS, "[1, 2,null,,3]"),
+    "function": (_INTS, "'ARRAY( 1 )'"),
+    "nothing": (_INTS, "[ ]"),
+    "texts": ({"type": "ARRAY", "element": "STRING"}, "[a b, , c,,{d, e},]"),
+    "lists": ({"type": "ARRAY", "element": _INTS}, "[[1, 2], null, []]"),
+    "map": (
+        {"type": "MAP", "key": "STRING NOT NULL", "value": "INT"}, "{a -> 1, b->null, a -> 3}",
+    ),
+    "empty": ({"type": "MAP", "key": "STRING NOT NULL", "value": "INT"}, "map()"),
+    "dates": (
+        {"type": "MAP", "key": "INT NOT NULL", "value": "DATE"}, "MAP(1, 2020-01-01, 2, null)",
+    ),
+    "row": (
+        {
+            "type": "ROW",
+            "fields": [{"name": "a", "type": "DECIMAL(5, 2)"}, {"name": "b", "type": _INTS}],
+        },
+        "{1.5, [2, 3]}",
+    ),
+    "nulls": ({"type": "ROW", "fields": [{"name": "a", "type": "INT"}]}, "STRUCT()"),
+}  # fmt: skip
+
+
+@pytest.mark.interop_java
+def test_defaults_of_nested_columns_are_what_java_makes_of_them(
+    lake: Lake, service: Service, java_gateways: Callable[[str], JavaGateway], tmp_path: Path
+) -> None:
+    # Releases before it refuse maps with null in them.
+    client = JavaClient(java_gateways("2.0.0"), "2.0.0", service.uri, TOKEN, tmp_path)
+    columns = [DataField(0, "k", parse_type("INT"))]
+    for at, (name, (kind, _)) in enumerate(_NESTED.items(), 1):
+        columns.append(DataField(at, name, parse_type(kind)))
+    names = [f"interop.nested_defaults_{client.label}_{each}" for each in ("source", "ours", "its")]
+    for name in names:
+        lake.create_table(name, Schema(tuple(columns)), options={"bucket": "1", "bucket-key": "k"})
+    for name in names[1:]:
+        lake.alter_table(
+            name,
+            *(UpdateColumnDefaultValue((each,), text) for each, (_, text) in _NESTED.items()),
+        )
+    lake.table(names[0]).write({"k": [1, 2]})
+    lake.table(names[1]).write({"k": [1, 2]})
+    client.copy(names[0], names[2])
+    ours, its = (lake.table(name).scan().to_arrow().to_pylist() for name in names[1:])
+    assert [_without_order(row) for row in ours] == [_without_order(row) for row in its]
+    assert ours[0]["ints"] == [1, 2, None, 3]
+
+
+def _without_order(row: Mapping[str, object]) -> Mapping[str, object]:
+    """A row whose maps' entries are sorted."""
+    return {k: sorted(v, key=repr) if isinstance(v, list) else v for k, v in row.items()}

@@ -187,9 +187,76 @@ def test_nulls_become_default_values_unless_they_are_of_a_key_or_of_the_table() 
         {"k": None, "a": None, "b": "y"},
         {"k": 1, "a": Decimal("1.5"), "b": None},
     ]
-    nested = data.set_column(3, "c", pa.array([None, [1]], pa.list_(pa.int32())))
-    with pytest.raises(Invalid, match="'c': a default value of type ARRAY<INT> is not supported"):
-        coerce(nested, target, "db.t", utc)
+    nested = data.set_column(3, "c", pa.array([None, [2]], pa.list_(pa.int32())))
+    assert coerce(nested, target, "db.t", utc)["c"].to_pylist() == [[1], [2]]
+
+
+INTS: Json = {"type": "ARRAY", "element": "INT"}
+TEXTS: Json = {"type": "ARRAY", "element": "STRING"}
+MAP: Json = {"type": "MAP", "key": "STRING NOT NULL", "value": "INT"}
+ROW: Json = {
+    "type": "ROW",
+    "fields": [{"id": 8, "name": "a", "type": "INT"}, {"id": 9, "name": "b", "type": INTS}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (INTS, "[1, 2,null,3]", [1, 2, None, 3]),
+        (INTS, "'ARRAY( 1 )'", [1]),
+        (INTS, "array()", []),
+        (INTS, "[ ]", []),
+        (TEXTS, "[a b, , c,,{d, e},]", ["a b", "", "c", "{d, e}"]),
+        ({"type": "ARRAY", "element": INTS}, "[[1, 2], null, []]", [[1, 2], None, []]),
+        (MAP, "{a -> 1, b->null, a -> 3}", [("a", 3), ("b", None)]),
+        (MAP, "{}", []),
+        (MAP, "map()", []),
+        (MAP, "NULL", None),
+        (ROW, " null ", None),
+        (
+            {"type": "MAP", "key": "INT NOT NULL", "value": INTS},
+            "MAP(1, ARRAY(1, 2), 2, [])", [(1, [1, 2]), (2, [])],
+        ),
+        (ROW, "{1, [2, 3]}", {"a": 1, "b": [2, 3]}),
+        (ROW, "struct(null, null)", {"a": None, "b": None}),
+        (ROW, "{}", {"a": None, "b": None}),
+    ],
+)  # fmt: skip
+def test_nested_default_values_are_read_as_paimon_reads_them(
+    kind: Json, text: str, value: object
+) -> None:
+    target = schema(("a", "INT"), ("b", kind), defaults={"b": text})
+    absent = coerce(pa.table({"a": [1, 2]}), target, "db.t", utc)
+    assert absent["b"].to_pylist() == [value, value]
+    own = absent.slice(0, 1).column("b")
+    nulls = pa.chunked_array([pa.nulls(2, own.type), *own.chunks, pa.nulls(0, own.type)])
+    filled = coerce(pa.table({"a": [1, 2, 3], "b": nulls}), target, "db.t", utc)
+    assert filled["b"].to_pylist() == [value] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        (INTS, "1, 2", "neither in \\[ and \\] nor the arguments of ARRAY"),
+        (INTS, "[x]", "'x'"),
+        (TEXTS, "['a']", "quotes"),
+        (TEXTS, "ARRAY(a)", "means another thing to each engine"),
+        (MAP, "{a}", "'a' is not a key"),
+        (MAP, "MAP(a, 1)", "means another thing"),
+        (MAP, "{null -> 1}", "null is no value of STRING NOT NULL"),
+        ({"type": "MAP", "key": "INT", "value": "INT"}, "MAP(1)", "a key without a value"),
+        (ROW, "{1}", "1 values for 2 fields"),
+        (ROW, "1", "neither in"),
+        ({"type": "MULTISET", "element": "INT"}, "{1 -> 2}", "makes none of text"),
+    ],
+)  # fmt: skip
+def test_nested_default_values_that_are_none_are_refused(
+    kind: Json, text: str, reason: str
+) -> None:
+    target = schema(("a", "INT"), ("b", kind), defaults={"b": text})
+    with pytest.raises(Invalid, match=f"column 'b': the default '.*' is no value of .*{reason}"):
+        coerce(pa.table({"a": [1]}), target, "db.t", utc)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.rows.python_times import lost_of_times
 from headwater.storage.schema.default_values import default_value
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     VARIANT_ARROW,
@@ -219,7 +221,8 @@ def coerce(
             )
         is_filled = not keeps_nulls and field.name not in schema.primary_keys
         if is_filled and field.default_value is not None and column.null_count:
-            column = column.fill_null(_default(field, field.default_value, where, zone))
+            value = default_value(where, field.type, field.default_value, zone)
+            column = _filled(column, value)
         if _loses_spaces(field, schema):
             column = pc.utf8_rtrim(column, " ")
         columns.append(column)
@@ -265,13 +268,21 @@ def _absent(field: DataField, rows: int, where: str, zone: Zone) -> pa.ChunkedAr
     target = to_arrow(field.type)
     if field.default_value is None:
         return pa.chunked_array([pa.nulls(rows, target)])
-    return pa.chunked_array([pa.repeat(_default(field, field.default_value, where, zone), rows)])
+    value = default_value(where, field.type, field.default_value, zone)
+    return pa.chunked_array([pa.repeat(value, rows).cast(target)])
 
 
-def _default(field: DataField, text: str, where: str, zone: Zone) -> pa.Scalar:
-    if not isinstance(field.type, AtomicType):
-        raise Invalid(f"{where}: a default value of type {field.type} is not supported")
-    return default_value(where, field.type, text, zone)
+def _filled(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """A column with a value in the places of nulls."""
+    if not pa.types.is_nested(column.type):
+        return column.fill_null(value)
+    # Arrow fills no nulls of these types.
+    last = pa.repeat(value, 1).cast(column.type)
+    chunks: list[pa.Array] = []
+    for chunk in column.chunks:
+        places = np.where(numpy_mask(chunk.is_null()), len(chunk), np.arange(len(chunk)))
+        chunks.append(pa.concat_arrays([chunk, last]).take(arrow_values(places)))
+    return pa.chunked_array(chunks, column.type)
 
 
 def _cast_column(column: pa.ChunkedArray, data_type: DataType, where: str) -> pa.ChunkedArray:
