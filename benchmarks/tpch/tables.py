@@ -35,7 +35,8 @@ QUERIES = [
 """The 22 queries, over tables without a database's name."""
 
 _TABLE_NAME = re.compile(rf"\b({'|'.join(KEYS)})\b")
-_LARGE = ("orders", "lineitem")
+# The items of an order stand together, as in the Parquet files: queries join and group by orders.
+_BUCKET_KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 _NEW_KEYS = 1_000_000_000
 
 
@@ -76,7 +77,7 @@ class TpchTables:
                 f"tpch.{name}",
                 st.StructType(fields),
                 primary_keys=keys,
-                options={"bucket": "4" if name in _LARGE else "1", "write-only": "true"},
+                options=_bucketing(name) | {"write-only": "true"},
             )
             self._lake.write(source, f"tpch.{name}")
             if compact:
@@ -85,7 +86,7 @@ class TpchTables:
 
     def change(self) -> None:
         """Change 5 % of the orders and their items: half updated, a quarter new, a quarter gone."""
-        for name in _LARGE:
+        for name in _BUCKET_KEYS:
             key = KEYS[name][0]
             price = "o_totalprice" if name == "orders" else "l_extendedprice"
             before = self.parquet(name)
@@ -120,6 +121,12 @@ class TpchTables:
 
     def _show(self, name: str, place: Path) -> None:
         self._spark.read.parquet(str(place)).createOrReplaceTempView(_view(name))
+
+
+def _bucketing(name: str) -> dict[str, str]:
+    if name not in _BUCKET_KEYS:
+        return {"bucket": "1"}
+    return {"bucket": "4", "bucket-key": _BUCKET_KEYS[name]}
 
 
 def _view(name: str) -> str:
