@@ -154,6 +154,25 @@ def test_many_keys_are_looked_up_at_once(lake: Lake, engine: str) -> None:
     assert marked(table) == (count // 2 if engine == "deduplicate" else 0)
 
 
+def test_keys_that_no_statistics_tell_of_are_looked_up(lake: Lake) -> None:
+    schema = pa.schema([pa.field("k", pa.float64(), False), ("v", pa.int64()), ("c", pa.int32())])
+    options = {
+        "bucket": "1",
+        "pk-clustering-override": "true",
+        "clustering.columns": "c",
+        "deletion-vectors.enabled": "true",
+        **ALONE,
+    }
+    table = lake.create_table("d.t", schema, primary_keys=["k"], options=options)
+    keys = [float("nan"), -0.0, 0.0, 1.5, float("inf")]
+    for version in range(3):
+        places = pa.array(range(version, version + 5), pa.int32())
+        table.write({"k": keys, "v": [version] * 5, "c": places})
+        rows = table.scan().to_arrow()
+        assert sorted(map(str, rows["k"].to_pylist())) == ["-0.0", "0.0", "1.5", "inf", "nan"]
+        assert set(rows["v"].to_pylist()) == {version}
+
+
 def test_rows_that_are_replaced_are_marked(lake: Lake) -> None:
     table = make(lake, **ALONE)
     write(table, spread(range(100), 0))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
 from headwater.storage.types.values import StorageValue
 
@@ -71,8 +72,7 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
     least, greatest = file.min_key, file.max_key
     if not is_sorted_by_key(storage, file):
         least, greatest = file.key_stats.min_values, file.key_stats.max_values
-        arity = len(fields)
-        if {_arity(least), _arity(greatest)} != {arity} or any(f.type.nullable for f in fields):
+        if {_arity(least), _arity(greatest)} != {len(fields)} or any(map(_is_untold, types)):
             return _EVERYTHING
     low, high = deserialize_row(least, types), deserialize_row(greatest, types)
     if not is_sorted_by_key(storage, file) and (None in low or None in high):
@@ -100,6 +100,12 @@ def clustered_range(
         for end in (file.min_key, file.max_key)
     )
     return low, high
+
+
+def _is_untold(data_type: DataType) -> bool:
+    """True if statistics may leave out values of a type: nulls, and what is not a number."""
+    floats = (Root.FLOAT, Root.DOUBLE)
+    return data_type.nullable or (isinstance(data_type, AtomicType) and data_type.root in floats)
 
 
 def _kinds(types: Sequence[DataType]) -> list[str]:
