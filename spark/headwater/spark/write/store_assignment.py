@@ -111,9 +111,11 @@ class StoreAssignment:
                 for own, field in zip(source.fields, target.fields, strict=True)
             ]
             return sf.when(value.isNotNull(), sf.struct(*parts))
-        given = {field.name.casefold(): field for field in source.fields}
-        wanted = {field.name.casefold() for field in target.fields}
-        odd_names = given.keys() - wanted if self._fills else given.keys() ^ wanted
+        given = _fields_by_name(source, target)
+        used = {own.name for own in given.values()}
+        odd_names = {own.name for own in source.fields} - used
+        if not self._fills:
+            odd_names |= {field.name for field in target.fields} - given.keys()
         if odd_names:
             odd = ", ".join(sorted(odd_names))
             raise Invalid(
@@ -122,7 +124,7 @@ class StoreAssignment:
             )
         fields: list[Column] = []
         for field in target.fields:
-            own = given.get(field.name.casefold())
+            own = given.get(field.name)
             if own is None:
                 fields.append(sf.lit(None).cast(field.dataType).alias(field.name))
                 continue
@@ -131,6 +133,18 @@ class StoreAssignment:
             )
             fields.append(part.alias(field.name))
         return sf.when(value.isNotNull(), sf.struct(*fields))
+
+
+def _fields_by_name(source: st.StructType, target: st.StructType) -> dict[str, st.StructField]:
+    """The fields of a value by those that they stand for: as they are written, else in any case."""
+    exact = {field.name: field for field in source.fields}
+    wanted = [field.name for field in target.fields]
+    found = {name: exact[name] for name in wanted if name in exact}
+    left = {name.casefold(): field for name, field in exact.items() if name not in found}
+    for name in wanted:
+        if name not in found and (own := left.pop(name.casefold(), None)) is not None:
+            found[name] = own
+    return found
 
 
 def _is_assignable(source: st.DataType, target: st.DataType) -> bool:
