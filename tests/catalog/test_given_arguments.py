@@ -71,5 +71,22 @@ def test_a_table_is_not_made_of_them(
     assert "t" not in lake.list_tables("sales")
 
 
+@pytest.mark.parametrize("option", ["chain-table.enabled", "num-sorted-run.compaction-trigger"])
+def test_nothing_is_done_with_options_that_say_nothing(table: Table, option: str) -> None:
+    before = {file.path for file in table.storage.files.walk(table.storage.layout.location)}
+    handle = table.with_options({option: "maybe"})
+    calls: list[Callable[[], object]] = [
+        lambda: handle.write({"k": [2]}),
+        lambda: handle.overwrite({"k": [2]}),
+    ]
+    if option == "chain-table.enabled":
+        calls.append(handle.analyze)
+    for call in calls:
+        with pytest.raises(Invalid, match=f"'{option}' must be .*, not 'maybe'"):
+            call()
+    after = {file.path for file in table.storage.files.walk(table.storage.layout.location)}
+    assert after == before
+
+
 def test_names_may_come_one_by_one(table: Table) -> None:
     assert table.scan(name for name in ("v", "k")).to_arrow().column_names == ["v", "k"]  # type: ignore[arg-type]

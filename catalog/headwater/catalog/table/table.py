@@ -85,11 +85,11 @@ class Table(TableUpkeep):
 
         def attempt() -> Snapshot | None:
             plan = WritePlan(self._storage).upon(self.pointer.latest())
+            # Before the rows, as it checks the options: nothing is to be left of a write.
+            commit = self._new_commit()
             messages = self._write_rows(plan, data, row_kinds)
-            return self._kept_up(
-                plan.commit(self._new_commit(), messages, executor, properties=properties),
-                messages,
-            )
+            snapshot = plan.commit(commit, messages, executor, properties=properties)
+            return self._kept_up(snapshot, messages)
 
         return until_no_conflict(retries, attempt)
 
@@ -149,11 +149,10 @@ class Table(TableUpkeep):
 
         def attempt() -> Snapshot | None:
             plan = wanted.upon(self.pointer.latest())
+            commit = self._new_commit()
             messages = self._write_rows(plan, data)
-            return self._kept_up(
-                plan.commit(self._new_commit(), messages, executor, properties=properties),
-                messages,
-            )
+            snapshot = plan.commit(commit, messages, executor, properties=properties)
+            return self._kept_up(snapshot, messages)
 
         return until_no_conflict(wanted.retries, attempt)
 

@@ -73,8 +73,9 @@ def analyze_table(
         min(size, share),
         {item.name: found.columns[item.name].statistics(item.id) for item in fields},
     )
-    name = write_statistics(storage, statistics)
+    # It checks the options: then no file is left.
     commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
+    name = write_statistics(storage, statistics)
     try:
         return commit.analyze(name, base)
     except OutcomeUnknown:

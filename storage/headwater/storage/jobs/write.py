@@ -193,7 +193,12 @@ class WritePlan:
             OutcomeUnknown: The commit may have happened; its files are kept.
         """
 
-        def work() -> Snapshot | None:
+        def work() -> tuple[Snapshot | None, bool]:
+            # Before the commit, as it reads options: what they refuse is not to be committed.
+            due = may_be_due(self.storage, self.states, messages, identifier)
+            return committed(), due
+
+        def committed() -> Snapshot | None:
             if self.replaced is None:
                 return commit.commit(
                     messages,
@@ -212,8 +217,8 @@ class WritePlan:
                 unchanged_since=self.unchanged_since,
             )
 
-        written = commit_or_delete(commit, messages, work)
-        if written is not None and may_be_due(self.storage, self.states, messages, identifier):
+        written, is_due = commit_or_delete(commit, messages, work)
+        if written is not None and is_due:
             with after_commit(self.storage.name, written, "Compacting"):
                 self.compact_written(commit, messages, executor, identifier)
         return written
