@@ -138,7 +138,7 @@ def test_of_files_of_the_same_rows_the_newest_counts(lake: Lake) -> None:
     # As another engine gives rows new vectors.
     for first, count in ((2, 3), (4, 4)):
         writer = DataFileWriter(table.storage, EMPTY_ROW, 0, columns=["v", "w"], vectors=True)
-        new = rows(range(100 + first, 100 + first + count))
+        new = rows(range(100 * first, 100 * first + count))
         writer.write(new.select(["v", "w"]))
         files = tuple(
             replace(file, first_row_id=first, min_sequence_number=0, max_sequence_number=0)

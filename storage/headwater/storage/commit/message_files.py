@@ -12,7 +12,7 @@ from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["delete_blob_packs", "delete_data_files", "delete_message_files", "written_names"]
+__all__ = ["delete_data_files", "delete_message_files", "written_names"]
 
 
 def delete_message_files(
@@ -29,10 +29,12 @@ def delete_message_files(
         message: The message.
         keep: Names of files that stay. Those that the message replaces stay in any case: an
             upgraded file stands on both sides of a compaction.
-        keeps_packs: True if packs of BLOBs stay, see `delete_blob_packs`.
+        keeps_packs: True if packs of BLOBs stay, to which rows of the table may refer.
     """
-    if not keeps_packs:
-        delete_blob_packs(storage, message)
+    for pack in () if keeps_packs else message.blob_packs:
+        # What cannot be deleted stays, and no row refers to it.
+        with suppress(HeadwaterError):
+            storage.files.delete(pack)
     kept = {*keep, *(name for file in message.compact_before for name in file.names)}
     added = (*message.new_files, *message.compact_after, *message.changelog_files)
     delete_data_files(storage, message, added, kept)
@@ -43,17 +45,6 @@ def delete_message_files(
                 storage.files.delete(
                     index_file_path(storage, message.partition, message.bucket, index)
                 )
-
-
-def delete_blob_packs(storage: TableStorage, message: CommitMessage) -> None:
-    """Delete the packs of BLOBs of a message that certainly was not, and will not be, committed.
-
-    Compactions move what refers to packs: a table's files do not tell that no row needs one.
-    """
-    for pack in message.blob_packs:
-        # What cannot be deleted stays, and no row refers to it.
-        with suppress(HeadwaterError):
-            storage.files.delete(pack)
 
 
 def delete_data_files(

@@ -288,12 +288,18 @@ class TableCommit:
         last = self.committed_up_to().identifier
         return [number for number in identifiers if last is None or number > last]
 
-    def abort(self, messages: Sequence[CommitMessage]) -> None:
+    def abort(self, messages: Sequence[CommitMessage], *, is_certain: bool = False) -> None:
         """Delete the files of messages that were not, and will not be, committed.
 
         Files that the table has all the same, and files of which that cannot be found out, stay.
         Of a commit that this object made and never sent, the table's own files tell: the catalog
-        may be out of reach still. Packs of BLOBs stay, see `delete_blob_packs`.
+        may be out of reach still.
+
+        Args:
+            messages: The messages.
+            is_certain: True if a commit was refused, and this is no guess. Then packs of BLOBs go,
+                too, of which the table's files do not tell that no row needs one: compactions move
+                what refers to them.
         """
         try:
             try:
@@ -305,8 +311,9 @@ class TableCommit:
                 used = self._used(messages, on_storage.latest())
         except HeadwaterError:
             return
+        keeps_packs = not is_certain or not used.isdisjoint(written_names(messages))
         for message in messages:
-            delete_message_files(self._storage, message, keep=used, keeps_packs=True)
+            delete_message_files(self._storage, message, keep=used, keeps_packs=keeps_packs)
 
     def _used(self, messages: Sequence[CommitMessage], latest: Snapshot | None) -> set[str]:
         """Names of the files that the table has, or had after the messages were written."""

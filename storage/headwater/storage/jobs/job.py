@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from headwater.storage.commit.message_files import delete_blob_packs, delete_message_files
+from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError
@@ -134,9 +134,7 @@ def commit_or_delete(
     except OutcomeUnknown:
         raise
     except HeadwaterError:
-        commit.abort(messages)
-        for message in messages:
-            delete_blob_packs(commit.storage, message)
+        commit.abort(messages, is_certain=True)
         raise
 
 
