@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -220,6 +221,22 @@ def test_few_rows_leave_large_files_alone(lake: Lake) -> None:
     table.compact()
     assert not large & {file.name for file in table.files()}
     assert (rows_of(table), marked(table)) == (expected, 0)
+    assert table.compact() is None
+
+
+def test_what_is_sorted_is_not_sorted_again(lake: Lake) -> None:
+    # The last file of a bucket may be small.
+    table = make(lake, target_file_size="20 kb", compaction__small_file_ratio="0.5")
+    noise = np.random.default_rng(0).integers(0, 1 << 60, 34_000)
+    write(table, {number: (int(v), number * 37 % 1009) for number, v in enumerate(noise)})
+    table.compact()
+    sizes = sorted(file.file_size for file in table.files())
+    assert len(sizes) > 3
+    assert sizes[0] < 10 * 1024 < sizes[1], sizes
+    assert table.compact() is None
+    write(table, {5: (0, 5)})
+    assert table.compact() is not None
+    assert table.compact() is None
 
 
 def test_small_files_are_joined(lake: Lake) -> None:

@@ -55,13 +55,14 @@ def clustered_work(
     options = CompactionOptions(storage.schema.options)
     levels = _levels(storage, files, options)
     if full:
+        small = [file for file in files if file.file_size < options.small_file_size(True)]
         due = (
-            len(levels.runs) > 1
-            or any(file.level != CLUSTERED_LEVEL for file in files)
-            or any(file.file_name in deleted for file in files)
-            or options.rewrites_all_files
+            any(file.level != CLUSTERED_LEVEL or file.file_name in deleted for file in files)
+            or len(small) > 1
+            or len(_runs(storage, files)) > 1
+            or (options.rewrites_all_files and files)
         )
-        unit = full_compaction(levels) if due and files else None
+        unit = full_compaction(levels) if due else None
     else:
         runtime = storage.runtime
         unit = pick_compaction(levels, options, runtime.now_millis(), runtime.time_zone())
