@@ -442,6 +442,11 @@ def test_damaged_files_are_found_out(tmp_path: Path) -> None:
         (good, {}, "holds rows instead of maps"),
         (
             good,
+            {**form.metadata("zstd"), PREFIX + b"num-columns": b"2000000000"},
+            "has not 2000000000 elements in each row",
+        ),
+        (
+            good,
             {**form.metadata("zstd"), PREFIX + b"num-columns": b""},
             "malformed",
         ),

@@ -54,14 +54,14 @@ class ShreddedColumns:
         return self._layouts[name]
 
     def stored(self, column: DataField) -> DataField:
-        """A column as the file holds it.
+        """A column as the file holds it, without parts that hold nothing.
 
         Raises:
             CorruptData: What the file says of the column is malformed, or it is no MAP.
             Unsupported: The column is in a version of the form that is not known.
         """
         layout = self._layout(column)
-        return column if layout is None else stored_column(column, layout.columns)
+        return column if layout is None else stored_column(column, layout.used_columns)
 
     def paths(self, column: DataField, stored: pa.DataType) -> list[str]:
         """The paths of the parts of a column that hold something.

@@ -12,7 +12,7 @@ Source: ``MapSharedShreddingDefine.java``, ``MapSharedShreddingUtils.java``,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -55,15 +55,15 @@ def column_name(number: int) -> str:
     return f"__col_{number}"
 
 
-def stored_column(column: DataField, columns: int) -> DataField:
-    """A MAP column as files hold it, with so many columns for its keys."""
+def stored_column(column: DataField, columns: Iterable[int]) -> DataField:
+    """A MAP column as files hold it, with these columns for its keys."""
     assert isinstance(column.type, MapType)
     # A row without a key has null in the key's column, whatever the values are.
     value = replace(column.type.value, nullable=True)
     number = AtomicType(Root.INT)
     types = [
         (MAPPING, ArrayType(number)),
-        *((column_name(at), value) for at in range(columns)),
+        *((column_name(at), value) for at in columns),
         (OVERFLOW, MapType(replace(number, nullable=False), value)),
     ]
     fields = tuple(DataField(at, name, each) for at, (name, each) in enumerate(types))

@@ -62,7 +62,7 @@ class MapShredder:
     def __init__(self, column: DataField, columns: int, policy: KeyPlacement) -> None:
         assert isinstance(column.type, MapType)
         self.column = column
-        self.stored = stored_column(column, columns)
+        self.stored = stored_column(column, range(columns))
         self._target = to_arrow(self.stored.type)
         self._columns = columns
         self._in_order = policy is KeyPlacement.PLAIN
