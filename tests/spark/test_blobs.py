@@ -43,10 +43,13 @@ def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
     ]  # fmt: skip
 
 
-def test_blobs_of_a_table_with_a_key(spark: SparkSession, lake: SparkLake) -> None:
+@pytest.mark.parametrize(
+    "options", ["'bucket' = '2'", pytest.param("'bucket' = '-1'", marks=pytest.mark.modes)]
+)
+def test_blobs_of_a_table_with_a_key(spark: SparkSession, lake: SparkLake, options: str) -> None:
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, s STRING, b BLOB) TBLPROPERTIES ('primary-key' = 'id', "
-        "'bucket' = '2')"
+        f"{options})"
     )
     lake.sql("INSERT INTO db.t VALUES (1, 'a', X'0102'), (2, 'b', NULL), (3, 'c', X'')")
     lake.sql("INSERT INTO db.t SELECT id, 'new', CAST('x' AS BINARY) FROM range(3, 6)")
