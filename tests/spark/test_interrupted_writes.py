@@ -25,6 +25,8 @@ pytestmark = [
 # Far longer than a test lasts; a task that is killed wakes up.
 HOUR = "reflect('java.lang.Thread', 'sleep', CAST(3600000 AS BIGINT))"
 POLL_SECONDS = 0.05
+# Then a job that nobody ends is ended by the test, which fails.
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
@@ -48,14 +50,18 @@ def jobs(spark: SparkSession) -> list[int]:
 
 
 def while_it_runs(spark: SparkSession, act: Callable[[], object]) -> Callable[[], None]:
-    """Does something as soon as a job runs; what is returned ends the waiting for it."""
+    """Does something as soon as a job runs, which must end it; to be called when it has."""
     done = Event()
+    missed = Event()
 
     def wait() -> None:
         while not done.wait(POLL_SECONDS):
             if jobs(spark):
                 act()
-                return
+                break
+        if not done.wait(PATIENCE_SECONDS):
+            missed.set()
+            spark.sparkContext.cancelAllJobs()
 
     thread = Thread(target=wait)
     thread.start()
@@ -63,6 +69,7 @@ def while_it_runs(spark: SparkSession, act: Callable[[], object]) -> Callable[[]
     def end() -> None:
         done.set()
         thread.join()
+        assert not missed.is_set()
 
     return end
 
@@ -73,9 +80,11 @@ def check_untouched(lake: SparkLake) -> None:
     snapshot = table.latest_snapshot()
     assert snapshot is not None
     assert snapshot.id == 1
-    waiting = Event()
-    while jobs(lake.spark):
+    waiting, polls = Event(), round(PATIENCE_SECONDS / POLL_SECONDS)
+    while jobs(lake.spark) and polls:
         waiting.wait(POLL_SECONDS)
+        polls -= 1
+    assert not jobs(lake.spark)
     assert not str(lake.spark.sparkContext._jsc.sc().getJobTags().mkString(","))
     lake.write(lake.spark.range(5, 6).selectExpr("id", "'c' AS v"), "db.t")
     assert rows(lake.table("db.t")) == [(1, "a"), (5, "c")]
