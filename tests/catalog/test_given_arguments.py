@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "option": (lambda table: table.alter(SetOption("read.batch-size", 5)), "is the int 5"),  # type: ignore[arg-type]
     "position": (lambda table: table.consumer("c").reset(1.5), "whole number"),
     "batches": (lambda table: table.scan().to_batches(batch_rows=0), "1 row at least"),
-    "a day": (lambda table: table.scan(timestamp=date(2026, 1, 1)), "no moment"),
+    "a day": (lambda table: table.scan(timestamp=date(2026, 1, 1)), "has no time zone"),
 }
 
 
@@ -69,6 +69,22 @@ def test_a_table_is_not_made_of_them(
     with pytest.raises(Invalid, match=words):
         lake.create_table("sales.t", schema, **arguments)
     assert "t" not in lake.list_tables("sales")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("data-file.path-directory", "elsewhere"),
+        ("bucket", "4"),
+        ("merge-engine", "aggregation"),
+        ("bucket-key", "v"),
+    ],
+)
+def test_a_handle_has_no_other_place_for_rows(table: Table, option: str, value: str) -> None:
+    with pytest.raises(Invalid, match=f"'{option}' cannot be laid over a table"):
+        table.with_options({option: value})
+    table.with_options({"bucket": "1"}).write({"k": [2]})
+    assert table.scan().count() == 2
 
 
 @pytest.mark.parametrize("option", ["chain-table.enabled", "num-sorted-run.compaction-trigger"])

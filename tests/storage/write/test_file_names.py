@@ -136,9 +136,8 @@ def test_data_files_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["/abs", "a/../b", "a//b", "s3://b/x", "a/"])
 def test_folders_elsewhere_are_refused(tmp_path: Path, folder: str) -> None:
-    table = make(tmp_path, {}).with_options({"data-file.path-directory": folder})
     with pytest.raises(Invalid, match=r"data-file\.path-directory"):
-        table.write(rows(range(1)))
+        make(tmp_path, {"data-file.path-directory": folder}).write(rows(range(1)))
 
 
 def test_statistics_by_level_and_of_changelogs(tmp_path: Path) -> None:

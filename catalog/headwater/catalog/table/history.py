@@ -495,7 +495,5 @@ def millis_of(timestamp: int | datetime | str) -> int:
         except ValueError:
             raise Invalid(f"'{timestamp}' is not a time such as 2026-01-31T12:00:00Z") from None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise Invalid(
-            f"{timestamp!r} is no moment with a time zone; write 2026-01-31T12:00:00Z for UTC"
-        )
+        raise Invalid(f"{timestamp} has no time zone; write 2026-01-31T12:00:00Z for UTC")
     return (moment - _EPOCH) // timedelta(milliseconds=1)

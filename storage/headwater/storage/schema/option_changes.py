@@ -134,10 +134,22 @@ def check_option_change(
 def check_laid_over(schema: TableSchema, options: Mapping[str, str]) -> None:
     """Refuse options of one handle that only its table can have; raises Invalid.
 
-    Files tell by their schema whether whoever wrote them marked the rows that they replace, and by
-    what they are sorted (``SchemaManager.checkAlterTableOption``, which Paimon asks about such
-    options, too).
+    Files tell by their schema where they lie, whether whoever wrote them marked the rows that they
+    replace, and by what they are sorted (``SchemaManager.checkAlterTableOption``, which Paimon asks
+    about such options, too).
     """
+    for key, value in options.items():
+        if key == "bucket":
+            same = TableOptions({key: value}).bucket == schema.table_options.bucket
+        else:
+            same = key not in _IMMUTABLE or is_unchanged(
+                schema.options, key, value, schema.primary_keys, schema.partition_keys
+            )
+        if not same:
+            raise Invalid(
+                f"option '{key}' cannot be laid over a table: what is written by it could not be "
+                "read without; it is the table's own, and fixed once that holds data"
+            )
     if not schema.primary_keys:
         return
     clusters = schema.table_options.overrides_key_order
