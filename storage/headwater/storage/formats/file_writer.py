@@ -39,7 +39,7 @@ class FileWriter(ABC):
         fields: The columns.
         sink: The destination of the bytes.
         row_count: Rows written so far.
-        described: What the file says of its columns, see `describe`.
+        described: The metadata that the file gives its columns, see `describe`.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class ShreddedColumns:
         """A column as the file holds it, without parts that hold nothing.
 
         Raises:
-            CorruptData: What the file says of the column is malformed, or it is no MAP.
+            CorruptData: The file's metadata of the column is malformed, or it is no MAP.
             Unsupported: The column is in a version of the form that is not known.
         """
         layout = self._layout(column)

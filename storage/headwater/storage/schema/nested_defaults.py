@@ -109,7 +109,7 @@ def _together(rows: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _inner(text: str, brackets: str, function: str) -> str:
-    """What is between brackets, or a function's arguments."""
+    """The text between brackets, or a function's arguments."""
     start, end = map(re.escape, brackets)
     for pattern in (rf"{start}(.*){end}", rf"(?i:{function})\s*\((.*)\)"):
         found = re.fullmatch(pattern, text)
@@ -121,7 +121,7 @@ def _inner(text: str, brackets: str, function: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets.
+    """The texts between the commas that are in no brackets.
 
     Paimon's rules take quotes and backslashes for parts of some values and not of others, and
     Spark's for parts of none: what would differ is refused.
