@@ -384,3 +384,14 @@ def test_fields_whose_names_have_dots_are_assigned(lake: SparkLake) -> None:
     assert content(lake) == [(1, (1, (3,)), 2)]
     with pytest.raises(Invalid, match=r"'a\.b' has no field 'c'"):
         lake.sql("UPDATE t SET `a.b`.c = 1")
+
+
+def test_a_deleting_clause_adds_no_column(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, n INT)")
+    lake.sql("INSERT INTO db.t VALUES (1, 1), (2, 2)")
+    lake.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO db.t USING (SELECT 1 AS id, 9 AS n, 5 AS x) s "
+        "ON t.id = s.id WHEN MATCHED AND s.n < 0 THEN UPDATE SET n = s.n WHEN MATCHED THEN DELETE"
+    )
+    assert lake.table("db.t").columns == ["id", "n"]
+    assert rows(lake.table("db.t")) == [(2, 2)]

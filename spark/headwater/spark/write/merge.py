@@ -200,7 +200,10 @@ class MergeBuilder:
         clauses = self._clauses
         if not clauses.all:
             raise Invalid(f"table {self._table.name}: a merge needs a clause")
-        if self._evolution and any(clause.values is None for clause in clauses.all):
+        takes_all = any(
+            clause.values is None and clause.action is not Action.DELETE for clause in clauses.all
+        )
+        if self._evolution and takes_all:
             self._table = evolve(self._table, self._source.schema, self._evolution)
         storage = self._table.storage
         projection = Projection(
