@@ -76,7 +76,6 @@ def test_a_table_is_not_made_of_them(
     [
         ("data-file.path-directory", "elsewhere"),
         ("bucket", "4"),
-        ("merge-engine", "aggregation"),
         ("bucket-key", "v"),
     ],
 )

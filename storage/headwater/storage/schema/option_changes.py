@@ -53,6 +53,8 @@ _IMMUTABLE = frozenset(
         "path",
     }
 )
+# Of these, what says where rows are written: a reader without the option does not look there.
+_PLACING = ("bucket-key", "data-file.path-directory")
 # Their values are lists of columns.
 _COLUMN_LISTS = (
     "bucket-key",
@@ -140,9 +142,10 @@ def check_laid_over(schema: TableSchema, options: Mapping[str, str]) -> None:
     """
     for key, value in options.items():
         if key == "bucket":
-            same = TableOptions({key: value}).bucket == schema.table_options.bucket
+            laid_number, number = TableOptions({key: value}).bucket, schema.table_options.bucket
+            same = laid_number == number or min(laid_number, number) < 1
         else:
-            same = key not in _IMMUTABLE or is_unchanged(
+            same = key not in _PLACING or is_unchanged(
                 schema.options, key, value, schema.primary_keys, schema.partition_keys
             )
         if not same:
