@@ -86,14 +86,14 @@ def _check_table(schema: TableSchema, option: str, is_searched: bool) -> None:
     marks = options.deletion_vectors_enabled
     if not marks and not (is_searched and options.merge_engine is MergeEngine.FIRST_ROW):
         raise Invalid(f"'{option}' needs 'deletion-vectors.enabled' = 'true'")
-    if _is_true(schema.options, "deletion-vectors.merge-on-read") and (marks or not is_searched):
+    if marks and not options.marks_superseded_rows:
         raise Invalid(f"'{option}' excludes 'deletion-vectors.merge-on-read'")
     if options.bucket < 1 and options.bucket != POSTPONE_BUCKET:
         raise Invalid(
             f"'{option}' needs a fixed number of buckets, or {POSTPONE_BUCKET}: 'bucket' is "
             f"{options.bucket}"
         )
-    if _is_true(schema.options, "pk-clustering-override"):
+    if options.overrides_key_order:
         raise Invalid(f"'{option}' excludes 'pk-clustering-override'")
 
 
@@ -107,7 +107,3 @@ def _check_vector(options: Mapping[str, str], name: str) -> None:
             f"'fields.{name}.pk-vector.distance.metric' must be one of {', '.join(_METRICS)}, not "
             f"'{metric}'"
         )
-
-
-def _is_true(options: Mapping[str, str], key: str) -> bool:
-    return options.get(key, "false").strip().lower() == "true"

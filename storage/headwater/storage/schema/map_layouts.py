@@ -5,7 +5,7 @@ Source: ``SchemaValidation.validateMapStorageLayout``, ``MapSharedShreddingUtils
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.storage.errors import Invalid
@@ -14,15 +14,14 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.shredded_maps.layout import CODECS
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
-    ArrayType,
     DataField,
     DataType,
     MapType,
     MultisetType,
-    RowType,
     VariantType,
     VectorType,
 )
+from headwater.storage.types.type_parts import type_parts
 
 __all__ = ["ShreddedMap", "check_map_layouts", "shredded_maps"]
 
@@ -121,27 +120,11 @@ def _check_files(schema: TableSchema) -> None:
 def _check_types(schema: TableSchema, shredded: Sequence[DataField]) -> None:
     why = f"'fields.<column>{_SUFFIX}' = '{MapLayout.SHARED_SHREDDING}'"
     for item in schema.fields:
-        if any(isinstance(part, VariantType | MultisetType) for part in _parts(item.type)):
+        if any(isinstance(part, VariantType | MultisetType) for part in type_parts(item.type)):
             raise Invalid(f"{why} excludes columns such as '{item.name}' of type {item.type}")
     for item in shredded:
         assert isinstance(item.type, MapType)
-        for part in _parts(item.type.value):
+        for part in type_parts(item.type.value):
             is_blob = isinstance(part, AtomicType) and part.root is Root.BLOB
             if is_blob or isinstance(part, VectorType):
                 raise Invalid(f"{why}: the values of column '{item.name}' have {part} in them")
-
-
-def _parts(data_type: DataType) -> Iterator[DataType]:
-    """A type and those that it is made of."""
-    yield data_type
-    match data_type:
-        case ArrayType() | MultisetType():
-            yield from _parts(data_type.element)
-        case MapType():
-            yield from _parts(data_type.key)
-            yield from _parts(data_type.value)
-        case RowType():
-            for child in data_type.fields:
-                yield from _parts(child.type)
-        case AtomicType() | VariantType() | VectorType():
-            pass

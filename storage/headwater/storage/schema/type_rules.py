@@ -9,7 +9,7 @@ nowhere else. Source: ``SchemaValidation.java``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import ChangelogProducer, MergeEngine
@@ -20,11 +20,9 @@ from headwater.storage.types.data_type import (
     ArrayType,
     DataType,
     MapType,
-    MultisetType,
-    RowType,
-    VariantType,
     VectorType,
 )
+from headwater.storage.types.type_parts import atomic_parts
 
 __all__ = ["check_kept_types", "is_blob"]
 
@@ -87,7 +85,7 @@ def _check_row_tracking(schema: TableSchema) -> None:
 def _check_blobs(schema: TableSchema) -> None:
     blobs = [item.name for item in schema.fields if is_blob(item.type)]
     for item in schema.fields:
-        is_nested = any(part.root is Root.BLOB for part in _parts(item.type))
+        is_nested = any(part.root is Root.BLOB for part in atomic_parts(item.type))
         # Paimon lays such maps out in another way, and looks at their values there.
         option = schema.options.get(f"fields.{item.name}.map.storage-layout", "")
         if is_nested and not is_blob(item.type) and option.lower() != "shared-shredding":
@@ -141,7 +139,7 @@ def _check_sequence_groups(schema: TableSchema) -> None:
             if name not in schema.field_by_name:
                 raise Invalid(f"option '{key}' is about column '{name}', which does not exist")
             ordering = schema.field_by_name[name].type
-            if any(part.root is Root.BLOB for part in _parts(ordering)):
+            if any(part.root is Root.BLOB for part in atomic_parts(ordering)):
                 raise Invalid(f"column '{name}' of type {ordering} cannot order rows in '{key}'")
 
 
@@ -204,7 +202,7 @@ def _check_places(schema: TableSchema) -> None:
     places = {
         item.name: item.type
         for item in schema.fields
-        if any(part.root.is_geospatial for part in _parts(item.type))
+        if any(part.root.is_geospatial for part in atomic_parts(item.type))
     }
     if not places:
         return
@@ -244,25 +242,8 @@ def _check_places(schema: TableSchema) -> None:
             "'3' where Iceberg's metadata is written"
         )
     for name, data_type in places.items():
-        if any(part.root is Root.GEOGRAPHY and "," in part.crs for part in _parts(data_type)):
+        if any(part.root is Root.GEOGRAPHY and "," in part.crs for part in atomic_parts(data_type)):
             raise Invalid(f"column '{name}': Iceberg's metadata takes no comma in a CRS")
-
-
-def _parts(data_type: DataType) -> Iterator[AtomicType]:
-    """The types in a type that have no parts themselves."""
-    match data_type:
-        case AtomicType():
-            yield data_type
-        case VariantType() | VectorType():
-            return
-        case ArrayType() | MultisetType():
-            yield from _parts(data_type.element)
-        case MapType():
-            yield from _parts(data_type.key)
-            yield from _parts(data_type.value)
-        case RowType():
-            for item in data_type.fields:
-                yield from _parts(item.type)
 
 
 def _root(data_type: DataType) -> str:
