@@ -20,6 +20,7 @@ from headwater.storage.types.data_type import (
     MultisetType,
     RowType,
 )
+from headwater.storage.types.type_parts import atomic_parts
 
 __all__ = [
     "TYPE_KEY",
@@ -51,16 +52,7 @@ def is_bounded(kind: DataType) -> bool:
 
 def holds(kind: DataType, roots: Sequence[Root]) -> bool:
     """True for text of a length whose type is one of these, and for what holds such."""
-    match kind:
-        case AtomicType():
-            return kind.root in roots and kind.length < MAX_LENGTH
-        case ArrayType() | MultisetType():
-            return holds(kind.element, roots)
-        case MapType():
-            return holds(kind.key, roots) or holds(kind.value, roots)
-        case RowType():
-            return any(holds(each.type, roots) for each in kind.fields)
-    return False
+    return any(part.root in roots and part.length < MAX_LENGTH for part in atomic_parts(kind))
 
 
 def type_text(kind: DataType) -> str:
@@ -134,9 +126,7 @@ def filled_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Recor
 
 def keeps_no_spaces(schema: TableSchema, name: str) -> bool:
     """True for a column that files of ORC may hold, which keep no spaces at the end of CHAR."""
-    options = schema.table_options
-    formats = {options.file_format, *options.file_format_per_level.values()}
-    return "orc" in formats and name not in schema.partition_keys
+    return schema.table_options.may_write_orc and name not in schema.partition_keys
 
 
 def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
