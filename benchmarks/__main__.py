@@ -25,7 +25,11 @@ def main() -> int:
     parser.add_argument("part", nargs="?", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; medians count")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the tables measured")
-    parser.add_argument("--place", type=Path, help=f"folder for files of engine and scale; {PLACE}")
+    parser.add_argument(
+        "--place",
+        type=Path,
+        help=f"folder for the data of all but rest; {PLACE}, the system's own for spark and tpch",
+    )
     parser.add_argument(
         "--clock",
         choices=["wall", "processor"],
@@ -63,6 +67,9 @@ def main() -> int:
         "--serve", action="append", default=[], metavar="ARGUMENT", help="more for headwater serve"
     )
     chosen = parser.parse_args()
+    for folder in (PLACE, chosen.place):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     holds = [
         run(chosen)
         for part, run in (
@@ -79,7 +86,6 @@ def main() -> int:
 
 def _engine(chosen: argparse.Namespace) -> bool:
     console = Console()
-    PLACE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="engine-", dir=chosen.place or PLACE) as folder:
         bench = StorageEngine(
             Path(folder).absolute(),
@@ -95,7 +101,6 @@ def _engine(chosen: argparse.Namespace) -> bool:
 
 def _scale(chosen: argparse.Namespace) -> bool:
     console = Console()
-    PLACE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="scale-", dir=chosen.place or PLACE) as folder:
         bench = TableScale(
             Path(folder).absolute(),
@@ -146,6 +151,7 @@ def _tpch(chosen: argparse.Namespace) -> bool:
         chosen.rounds,
         chosen.cores,
         chosen.memory,
+        chosen.place,
         lambda text: console.print(f"[dim]{text} …[/dim]"),
     )
     console.print(measurement_table(f"TPC-H at scale {chosen.scale:g}", results))
@@ -155,7 +161,6 @@ def _tpch(chosen: argparse.Namespace) -> bool:
 def _rest(chosen: argparse.Namespace) -> bool:
     console = Console()
     limits = Limits(chosen.seconds, chosen.rounds, chosen.tables, chosen.snapshots, chosen.commits)
-    PLACE.mkdir(exist_ok=True)
     # Not where files come and go all the time: some file systems look through those deleted lately
     # for each one that is made. Nor in memory, where a flush costs nothing.
     with tempfile.TemporaryDirectory(prefix="rest-", dir=PLACE.absolute()) as folder:

@@ -18,10 +18,15 @@ __all__ = ["measure"]
 
 
 def measure(
-    scale: float, rounds: int, cores: int, memory: str, report: Callable[[str], None]
+    scale: float,
+    rounds: int,
+    cores: int,
+    memory: str,
+    place: Path | None,
+    report: Callable[[str], None],
 ) -> list[Measurement]:
     """The time of all 22 queries, over compacted tables and over ones with changes."""
-    with tempfile.TemporaryDirectory(prefix="headwater-tpch-") as folder:
+    with tempfile.TemporaryDirectory(prefix="headwater-tpch-", dir=place) as folder:
         spark = local_session(
             "headwater-tpch",
             cores=cores,
