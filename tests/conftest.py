@@ -525,7 +525,8 @@ def _catalog_tables(database_url: str) -> Iterator[tuple[str, Engine]]:
     from headwater.migrations import upgrade
 
     upgrade(database_url)
-    engine = create_engine(with_driver(database_url))
+    # A test may end the connections of others.
+    engine = create_engine(with_driver(database_url), pool_pre_ping=True)
     yield database_url, engine
     engine.dispose()
 

@@ -116,7 +116,8 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["embedded", "served"])
+# What a server answers, and what clients make of it, has suites of its own.
+@pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.modes)])
 def lake(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, new_sqlite: NewSqlite
 ) -> Iterator[Lake]:

@@ -525,6 +525,7 @@ class TwoMemories(RuleBasedStateMachine):
         )
 
 
+@pytest.mark.modes
 def test_a_catalog_that_forgets_answers_as_one_that_does_not() -> None:
     run_state_machine_as_test(
         TwoMemories, settings=settings(max_examples=5, stateful_step_count=30, deadline=None)

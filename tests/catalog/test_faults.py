@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread
 
 import pytest
 from sqlalchemy import make_url
+from tests.catalog.databases import DATABASES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -107,16 +108,15 @@ def files() -> FailingFiles:
 
 @pytest.fixture
 def failing(
-    database_url: str,
+    migrated_url: str,
     tmp_path: Path,
     files: FailingFiles,
     orders: Identifier,
     orders_schema: Schema,
 ) -> Iterator[SqlCatalog]:
     """A catalog with an empty table, whose storage fails when told."""
-    upgrade(database_url)
     catalog = SqlCatalog.open(
-        database_url, warehouse="main", location=str(tmp_path / "lake"), files=files
+        migrated_url, warehouse="main", location=str(tmp_path / "lake"), files=files
     )
     catalog.databases.create(orders.database)
     catalog.tables.create(orders, orders_schema)
@@ -244,7 +244,7 @@ class MeddlingFiles(LocalFileAccess):
 def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
     failing: SqlCatalog,
     files: FailingFiles,
-    database_url: str,
+    migrated_url: str,
     tmp_path: Path,
     orders: Identifier,
     snapshot: MakeSnapshot,
@@ -263,7 +263,7 @@ def test_a_rollback_that_meets_one_that_storage_did_not_follow_finishes_both(
     meddling = MeddlingFiles()
     with closing(
         SqlCatalog.open(
-            database_url, warehouse="main", location=str(tmp_path / "lake"), files=meddling
+            migrated_url, warehouse="main", location=str(tmp_path / "lake"), files=meddling
         )
     ) as other:
         meddling.then.append(leave_open)
@@ -313,23 +313,22 @@ class StallingFiles(LocalFileAccess):
 
 
 def test_a_stalled_storage_shows_nothing_early_and_loses_nothing(
-    database_url: str,
+    migrated_url: str,
     tmp_path: Path,
     orders: Identifier,
     orders_schema: Schema,
     snapshot: MakeSnapshot,
 ) -> None:
     """Readers of the table wait with it; they never see a snapshot whose file is not there."""
-    upgrade(database_url)
     files = StallingFiles("orders/snapshot/snapshot-2")
     location = str(tmp_path / "lake")
     # The database must not end the stalled transaction, nor give up those that wait for it.
     patient = PoolSettings(timeouts=Timeouts(lock_seconds=120, idle_seconds=120))
-    is_sqlite = database_url.startswith("sqlite")
+    is_sqlite = migrated_url.startswith("sqlite")
     calm = Identifier("sales", "calm")
     with (
-        opened_database(database_url, pool=patient) as of_slow,
-        opened_database(database_url, pool=patient) as of_other,
+        opened_database(migrated_url, pool=patient) as of_slow,
+        opened_database(migrated_url, pool=patient) as of_other,
         ThreadPoolExecutor(4) as pool,
     ):
         slow = SqlCatalog.on(of_slow, warehouse="main", location=location, files=files)
@@ -380,15 +379,14 @@ def _fill(ballast: Path) -> None:
 
 
 def test_a_full_disk_refuses_commits_and_none_is_lost(
-    database_url: str,
+    migrated_url: str,
     tmp_path: Path,
     orders: Identifier,
     orders_schema: Schema,
     snapshot: MakeSnapshot,
 ) -> None:
-    upgrade(database_url)
     with _small_disk(tmp_path / "lake") as lake:
-        catalog = SqlCatalog.open(database_url, warehouse="main", location=str(lake))
+        catalog = SqlCatalog.open(migrated_url, warehouse="main", location=str(lake))
         with closing(catalog):
             catalog.databases.create(orders.database)
             catalog.tables.create(orders, orders_schema)
@@ -503,17 +501,11 @@ class CuttingProxy:
             return True
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ],
-)
+@pytest.fixture(params=DATABASES[1:])
 def server_url(request: pytest.FixtureRequest) -> str:
-    """An empty database behind a network."""
-    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
-    return create()
+    """A database of each kind that is a server, with the catalog's tables."""
+    url: str = request.getfixturevalue(f"{request.param}_catalog")
+    return url
 
 
 @pytest.mark.parametrize("is_passed_on", [False, True], ids=["unsent", "unanswered"])
@@ -525,7 +517,6 @@ def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
     snapshot: MakeSnapshot,
     is_passed_on: bool,
 ) -> None:
-    upgrade(server_url)
     target = make_url(server_url)
     proxy = CuttingProxy(target.host or "", target.port or 0)
     through = target.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)

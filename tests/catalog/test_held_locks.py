@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from tests import plain_http
+from tests.catalog.databases import DATABASES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -22,7 +23,6 @@ from headwater.catalog.sql.database.drivers import PoolSettings, Timeouts
 from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.models import BranchRow, WarehouseRow
 from headwater.catalog.sql.outbox.held_files import held_files
-from headwater.migrations import upgrade
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.runtime import SYSTEM_RUNTIME
@@ -56,18 +56,10 @@ print("done", flush=True)
 """
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=DATABASES[1:])
 def url(request: pytest.FixtureRequest) -> str:
     """A database of each kind that is a server, with the catalog's tables."""
-    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
-    made = create()
-    upgrade(made)
+    made: str = request.getfixturevalue(f"{request.param}_catalog")
     return made
 
 

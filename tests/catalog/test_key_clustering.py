@@ -137,6 +137,7 @@ def test_keys_are_looked_up_in_files_of_another_order(lake: Lake, engine: str) -
     assert table.compact() is None
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_keys_are_looked_up_at_once(lake: Lake, engine: str) -> None:
     table = make(lake, engine, **ALONE)
@@ -247,6 +248,7 @@ def test_small_files_are_joined(lake: Lake) -> None:
     assert rows_of(table) == {number: (0, number) for number in range(40)}
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_rows_than_are_held_are_sorted(lake: Lake, engine: str) -> None:
     table = make(lake, engine, write_buffer_size="1 mb", target_file_size="40 kb", **ALONE)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 from psycopg import RawCursor
 from sqlalchemy import Connection, Engine, event, insert, text
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.labels import Entity, EntityType
 from headwater.catalog.model.identifier import Identifier
@@ -36,7 +37,6 @@ from headwater.catalog.sql.database.models import (
     TableRow,
     ViewRow,
 )
-from headwater.migrations import upgrade
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema
 
@@ -203,21 +203,21 @@ _FAULTS: dict[str, Callable[[Connection, Statement], list[str]]] = {
 
 
 @pytest.fixture
-def large(database_url: str, tmp_path: Path, orders_schema: Schema) -> Iterator[SqlCatalog]:
-    upgrade(database_url)
-    engine = open_engine(database_url)
+def large(migrated_url: str, tmp_path: Path, orders_schema: Schema) -> Iterator[SqlCatalog]:
+    engine = open_engine(migrated_url)
     with engine.begin() as connection:
         _fill(connection, orders_schema)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         _analyze(connection)
     engine.dispose()
-    opened = SqlCatalog.open(database_url, warehouse="main", location=str(tmp_path / "lake"))
+    opened = SqlCatalog.open(migrated_url, warehouse="main", location=str(tmp_path / "lake"))
     with closing(opened) as catalog:
         yield catalog
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reached(
-    large: SqlCatalog, database_url: str
+    large: SqlCatalog, migrated_url: str
 ) -> None:
     table = PermissionTarget(TargetType.TABLE, "db500", "table3333")
     labelled = Entity(EntityType.TABLE, "db500.table3333")
@@ -310,7 +310,7 @@ def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reach
         "a table": 1,
         "a table by id": 1,
     }
-    engine = open_engine(database_url)
+    engine = open_engine(migrated_url)
     with engine.connect() as connection:
         faults = {
             name: (found, statement)
@@ -323,10 +323,10 @@ def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reach
     # Where few of many databases have what is asked for, few statements look through them all.
     assert {name: len(statements) for name, statements in asked.items()}["some of all tables"] < 40
     assert _paged_to_the_end(large) == DATABASES * TABLES + 5000 - TABLES
-    _check_a_limited_view(large, database_url)
+    _check_a_limited_view(large, migrated_url)
 
 
-def _check_a_limited_view(large: SqlCatalog, database_url: str) -> None:
+def _check_a_limited_view(large: SqlCatalog, migrated_url: str) -> None:
     """A caller who sees one table of many is shown it by way of the caller's own grants."""
     questions: dict[str, Callable[[], object]] = {
         "databases": lambda: large.databases.list(max_results=100).items,
@@ -358,7 +358,7 @@ def _check_a_limited_view(large: SqlCatalog, database_url: str) -> None:
         "rights": Rights(holds_visible=True),
         "rights on a table": Rights(frozenset({Access.SELECT, Access.UPDATE})),
     }
-    engine = open_engine(database_url)
+    engine = open_engine(migrated_url)
     with engine.connect() as connection:
         faults = {
             name: (found, statement)

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 from tests.catalog.worker import commit_many
 
 from headwater.catalog.model.identifier import Identifier
@@ -69,6 +70,7 @@ def test_threads_of_one_catalog(open_catalog: Callable[[], SqlCatalog], orders: 
     _check_history(catalog, orders, users)
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_processes_on_one_database(
     open_catalog: Callable[[], SqlCatalog], migrated_url: str, tmp_path: Path, orders: Identifier
 ) -> None:

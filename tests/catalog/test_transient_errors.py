@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text, update
 from tests.catalog.conftest import Clock
+from tests.catalog.databases import DATABASES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.drivers import PoolSettings
 from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.models import WarehouseRow
-from headwater.migrations import upgrade
 from headwater.storage.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
@@ -27,18 +27,10 @@ from headwater.storage.table_storage import Fate
 MakeSnapshot = Callable[..., Snapshot]
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=DATABASES[1:])
 def server_url(request: pytest.FixtureRequest) -> str:
     """A database of each kind that is a server, with the catalog's tables."""
-    create: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_database")
-    url = create()
-    upgrade(url)
+    url: str = request.getfixturevalue(f"{request.param}_catalog")
     return url
 
 

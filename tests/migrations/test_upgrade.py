@@ -18,6 +18,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, Row, event, insert, inspect, select, text, update
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
+from tests.catalog.databases import DATABASES, POSTGRESQL_IN_MODES
 
 from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.identifier import Identifier
@@ -53,14 +54,7 @@ from headwater.storage.types.data_type import DataField
 VERSIONS = Path(__file__).parents[2] / "migrations" / "headwater" / "migrations" / "versions"
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=POSTGRESQL_IN_MODES)
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     if request.param == "sqlite":
         names = count()
@@ -88,6 +82,7 @@ def _shape(engine: Engine) -> dict[str, object]:
     }
 
 
+@pytest.mark.parametrize("new_database", DATABASES, indirect=True)
 def test_the_tables_are_those_of_the_models(new_database: Callable[[], str]) -> None:
     url = new_database()
     assert upgrade(url) == newest() == REVISION

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests import plain_http
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 from tests.conftest import NewSqlite
 from tests.forks import Forks
 from tests.ports import free_port
@@ -207,6 +208,7 @@ def _client(server: MortalServer) -> Lake:
     return Lake(RestCatalog(server.address, runtime=server.runtime), server.runtime)
 
 
+@pytest.mark.parametrize("server", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_write_outlives_a_server_killed_at_any_step(server: MortalServer) -> None:
     """The client's own retry makes each write happen exactly once."""
     with _client(server) as lake:

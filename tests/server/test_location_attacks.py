@@ -143,6 +143,7 @@ SPELLINGS = (
 )
 
 
+@pytest.mark.modes
 def test_no_spelling_of_a_place_makes_it_somebody_elses(
     store: httpx.Client, schema: dict[str, Any], subtests: pytest.Subtests
 ) -> None:

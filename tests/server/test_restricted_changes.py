@@ -27,7 +27,14 @@ EMEA = leaf("EQUAL", "region", "EMEA")
 REGIONS = ("EMEA", "APAC-SECRET", None)
 
 
-@pytest.fixture(params=[1, 3, 16_384], ids="{} rows a batch".format)
+@pytest.fixture(
+    params=[
+        pytest.param(1, marks=pytest.mark.modes),
+        3,
+        pytest.param(16_384, marks=pytest.mark.modes),
+    ],
+    ids="{} rows a batch".format,
+)
 def lake_as(
     catalog: SqlCatalog, serve: Callable[..., str], request: pytest.FixtureRequest
 ) -> Iterator[As]:

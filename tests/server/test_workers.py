@@ -67,6 +67,7 @@ def test_their_counts_add_up_and_one_that_dies_is_replaced(server: subprocess.Po
     assert found[("headwater_http_requests_in_progress",)] == 1
 
 
+@pytest.mark.modes
 def test_workers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     """And do not hold its port."""
     with subprocess.Popen(_command(tmp_path), stderr=subprocess.PIPE, text=True) as started:

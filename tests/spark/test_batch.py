@@ -222,7 +222,7 @@ def test_delete_by_keys_finds_the_rows_whose_columns_it_needs(
     assert rows(lake.table("db.t")) == rows(numbered(10, 50))
 
 
-@pytest.mark.parametrize("bucket", ["2", "-1"])
+@pytest.mark.parametrize("bucket", ["2", pytest.param("-1", marks=pytest.mark.modes)])
 def test_keys_that_hold_nulls(spark: SparkSession, lake: SparkLake, bucket: str) -> None:
     fields = [st.StructField(name, st.LongType()) for name in ("a", "b")]
     schema = st.StructType([*fields, st.StructField("v", st.LongType(), False)])
@@ -280,7 +280,7 @@ def test_a_frame_shows_the_table_as_it_was_when_it_was_made(
         assert rows(frame) == rows(numbered(0, 20))
 
 
-@pytest.mark.parametrize("pushdown", ["false", "true"])
+@pytest.mark.parametrize("pushdown", [pytest.param("false", marks=pytest.mark.modes), "true"])
 def test_one_frame_in_several_scans_keeps_all_its_rows(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, pushdown: str
 ) -> None:

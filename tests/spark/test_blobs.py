@@ -43,9 +43,8 @@ def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "options", ["'bucket' = '2'", pytest.param("'bucket' = '-1'", marks=pytest.mark.modes)]
-)
+@pytest.mark.modes
+@pytest.mark.parametrize("options", ["'bucket' = '2'", "'bucket' = '-1'"])
 def test_blobs_of_a_table_with_a_key(spark: SparkSession, lake: SparkLake, options: str) -> None:
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, s STRING, b BLOB) TBLPROPERTIES ('primary-key' = 'id', "

@@ -94,6 +94,7 @@ def test_a_merge_is_one_commit_of_columns_rows_and_deletions(
     assert column_files(lake) == [(0, 4, ("a", "b")), (4, 2, ("a", "b"))]
 
 
+@pytest.mark.modes
 def test_a_star_leaves_out_the_columns_that_rows_are_matched_by(lake: SparkLake) -> None:
     make(lake, OPTIONS)
     lake.sql(
@@ -110,6 +111,7 @@ def test_a_star_leaves_out_the_columns_that_rows_are_matched_by(lake: SparkLake)
     assert rows(lake.sql("SELECT * FROM db.t WHERE id = 4")) == [(4, 45, "y")]
 
 
+@pytest.mark.modes
 @pytest.mark.skipif(
     kind_of_session() == "connect", reason="Spark Connect shows no plans: everything is read"
 )
@@ -143,6 +145,7 @@ def test_updates_at_once_of_the_same_columns_are_repeated(lake: SparkLake) -> No
     assert [row[1] for row in rows(lake.table("db.t"))] == [1, 21, 31, 41, 51, 61]
 
 
+@pytest.mark.modes
 def test_what_a_table_does_not_allow_is_refused(spark: SparkSession, lake: SparkLake) -> None:
     make(lake, OPTIONS, "PARTITIONED BY (b)")
     with pytest.raises(Unsupported, match=r"'deletion-vectors\.enabled' is not true"):

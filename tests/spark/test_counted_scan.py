@@ -201,6 +201,7 @@ def test_files_whose_rows_are_not_as_many_as_said_go_to_workers(
     assert {tuple(row) for row in frame.collect()} == expected(CONDITION)
 
 
+@pytest.mark.modes
 def test_files_may_share_parts(
     lake: SparkLake, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def test_files_may_share_parts(
     assert numbers[0] == 1 < numbers[1] < numbers[2] <= files
 
 
+@pytest.mark.modes
 def test_conditions_that_few_row_groups_meet_go_to_workers(
     lake: SparkLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +272,7 @@ def test_partitions_schemas_and_deletion_vectors(
         assert rows(lake.table("db.t", where="`headwater row` > 'first-4'")) == direct
 
 
+@pytest.mark.modes
 def test_the_types_of_columns_stay(lake: SparkLake, table: str) -> None:
     frame = lake.sql(QUERY)
     assert [(field.name, field.dataType) for field in frame.schema] == [

@@ -90,7 +90,10 @@ def check_untouched(lake: SparkLake) -> None:
     assert rows(lake.table("db.t")) == [(1, "a"), (5, "c")]
 
 
-@pytest.mark.parametrize("by", ["session", "tag", "group", "all"])
+@pytest.mark.parametrize(
+    "by",
+    ["tag", *(pytest.param(by, marks=pytest.mark.modes) for by in ("session", "group", "all"))],
+)
 def test_a_write_is_interrupted_as_sparks_own_jobs_are(table: SparkLake, by: str) -> None:
     spark = table.spark
     context = spark.sparkContext
@@ -143,7 +146,7 @@ def test_a_tag_that_was_taken_off_does_not_hold_for_later_writes(table: SparkLak
     assert tag not in str(raised.value)
 
 
-@pytest.mark.parametrize("statement", ["write", "MERGE"])
+@pytest.mark.parametrize("statement", ["write", pytest.param("MERGE", marks=pytest.mark.modes)])
 def test_an_interrupt_of_the_program_ends_a_write(table: SparkLake, statement: str) -> None:
     spark = table.spark
     endless(spark).createOrReplaceTempView("endless")

@@ -96,6 +96,7 @@ def test_only_buckets_that_a_commit_touched_are_merged_again(
     assert found[1] == (files, files)
 
 
+@pytest.mark.modes
 def test_a_query_that_names_a_table_twice_is_one(lake: SparkLake, upserted: str) -> None:
     text = "SELECT a.id FROM db.t a JOIN db.t b USING (part, id)"
     found: list[int] = []
@@ -137,6 +138,7 @@ def test_one_bit_that_is_wrong_is_one_row_that_is_wrong(
     assert rows(frame) != expected_rows(numbered)
 
 
+@pytest.mark.modes
 def test_a_file_of_another_size_is_looked_into(
     lake: SparkLake, upserted: str, numbered: Numbered
 ) -> None:
@@ -183,7 +185,9 @@ def test_columns_may_have_the_names_that_the_condition_uses(
         assert rows(lake.table("db.n")) == rows(frame)
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
+@pytest.mark.parametrize(
+    "keyed", [True, pytest.param(False, marks=pytest.mark.modes)], ids=["keyed", "append"]
+)
 def test_deletion_vectors_go_to_sparks_own_scan(
     lake: SparkLake, numbered: Numbered, keyed: bool
 ) -> None:

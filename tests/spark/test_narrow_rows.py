@@ -110,6 +110,7 @@ def test_who_observes_the_rows_is_told(lake: SparkLake, numbered: Numbered) -> N
     assert seen.get["rows"] >= 20
 
 
+@pytest.mark.modes
 @classic
 def test_tables_are_rows_whose_width_is_seen(lake: SparkLake, numbered: Numbered) -> None:
     lake.sql(KEYED)
@@ -142,6 +143,7 @@ def test_rows_change_beside_wide_ones(lake: SparkLake, numbered: Numbered) -> No
     assert rows(lake.table("db.t")) == rows(frame.where("id != 17").withColumn("part", part))
 
 
+@pytest.mark.modes
 def test_what_is_wrong_with_a_wide_row_is_named(
     lake: SparkLake, numbered: Numbered, folder: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_what_is_wrong_with_a_wide_row_is_named(
     assert data_files(folder) == []
 
 
+@pytest.mark.modes
 def test_a_column_may_have_the_name_of_the_mark(lake: SparkLake, spark: SparkSession) -> None:
     lake.sql("CREATE TABLE db.t (id BIGINT, _headwater_wide BOOLEAN)")
     frame = spark.range(3).selectExpr("id", "id = 1 AS _headwater_wide")

@@ -65,6 +65,7 @@ def make(lake: SparkLake, kind: str, name: str = "db.t") -> str:
     return name
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize(
     "options", [{}, pytest.param({"deletion-vectors.enabled": "true"}, marks=MODES)]
 )

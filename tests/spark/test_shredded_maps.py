@@ -14,6 +14,7 @@ from headwater.spark import SparkLake
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.modes
 def test_maps_are_written_changed_and_read(
     spark: SparkSession, lake: SparkLake, folder: Path
 ) -> None:

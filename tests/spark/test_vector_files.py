@@ -12,6 +12,7 @@ from headwater.storage.errors import HeadwaterError
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.modes
 def test_vectors_lie_apart(spark: SparkSession, lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, s STRING, v VECTOR<FLOAT, 2>) TBLPROPERTIES ("

@@ -114,6 +114,7 @@ def test_the_sessions_settings_hold(chars: SparkLake, key: str, value: str) -> N
             assert rows(chars.sql(query.format("t"))) == wanted, query
 
 
+@pytest.mark.modes
 @pytest.mark.spark
 def test_longer_values_are_refused_but_for_spaces(chars: SparkLake) -> None:
     chars.sql("CREATE TABLE bounded (id INT, c CHAR(3), v VARCHAR(3))")
@@ -149,6 +150,7 @@ def stored(lake: SparkLake, name: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
+@pytest.mark.modes
 @pytest.mark.spark
 def test_values_of_other_engines_are_filled_up_when_they_are_read(chars: SparkLake) -> None:
     foreign(chars, "others", partition="PARTITIONED BY (p)")
@@ -168,6 +170,7 @@ def test_values_of_other_engines_are_filled_up_when_they_are_read(chars: SparkLa
     assert (read.files, read.files_of_table) == (1, 4)
 
 
+@pytest.mark.modes
 @pytest.mark.spark
 def test_rows_of_other_engines_change_under_their_keys(chars: SparkLake) -> None:
     foreign(chars, "keyed", "TBLPROPERTIES ('primary-key' = 'c,id', 'bucket' = '2')")

@@ -314,6 +314,7 @@ def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> Non
         conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.mark.modes
 def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
     """In any session's time zone, and of any year."""
     lake.sql("USE db")
@@ -343,7 +344,9 @@ def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
         conf.set("spark.sql.session.timeZone", before)
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+@pytest.mark.parametrize(
+    "engine", ["deduplicate", pytest.param("aggregation", marks=pytest.mark.modes)]
+)
 def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: str) -> None:
     """By the session's time zone, in any case, and with Spark's casts."""
     lake.sql("USE db")
@@ -370,6 +373,7 @@ def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: s
         conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.mark.modes
 def test_fields_whose_names_have_dots_are_assigned(lake: SparkLake) -> None:
     lake.sql("USE db")
     lake.sql("CREATE TABLE t (id INT, `a.b` STRUCT<`c.d`: INT, `e``f`: STRUCT<g: INT>>, a INT)")
@@ -386,6 +390,7 @@ def test_fields_whose_names_have_dots_are_assigned(lake: SparkLake) -> None:
         lake.sql("UPDATE t SET `a.b`.c = 1")
 
 
+@pytest.mark.modes
 def test_a_deleting_clause_adds_no_column(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE db.t (id INT, n INT)")
     lake.sql("INSERT INTO db.t VALUES (1, 1), (2, 2)")

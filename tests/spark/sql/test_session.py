@@ -53,6 +53,7 @@ def test_texts_that_are_no_statement_are_refused(spark: SparkSession, lake: Spar
         lake.sql("BEGIN DECLARE x INT = 1; SELECT x; END")
 
 
+@pytest.mark.modes
 def test_any_name_may_stand_in_backquotes(lake: SparkLake) -> None:
     for text in (
         "CREATE DATABASE `my-d`",

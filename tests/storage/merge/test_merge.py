@@ -143,7 +143,7 @@ def _runs(draw: st.DrawFn, interleaved: bool) -> list[list[_Row]]:
     return [sorted(rows, key=_key) for rows in runs]
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("interleaved", [pytest.param(False, marks=pytest.mark.modes), True])
 @pytest.mark.parametrize(
     "options",
     [
