@@ -21,7 +21,7 @@ from headwater.storage.maintenance.row_matchers import merge_source
 from headwater.storage.maintenance.sorted_changes import KeyChanges, SortedChanges
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
-from headwater.storage.rows.distribute import Bucket
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage

@@ -19,6 +19,7 @@ from headwater.storage.predicate.filter import (
     to_expression,
     to_sql,
 )
+from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 from headwater.storage.types.data_type import to_arrow
@@ -181,11 +182,8 @@ def upgraded(storage: TableStorage, entries: list[ManifestEntry]) -> list[Manife
         or options.overrides_key_order
     ):
         return entries
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
     result: list[ManifestEntry] = []
-    for group in buckets.values():
+    for group in by_bucket(entries).values():
         ranges = sorted(key_range(storage, e.file) for e in group)
         one_run = all(one[1] < other[0] for one, other in pairwise(ranges))
         waits = group[0].bucket == POSTPONE_BUCKET

@@ -27,9 +27,10 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.index_file import DELETION_VECTORS, IndexManifestEntry
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import lacks_vectors, pack_in_order
@@ -108,19 +109,18 @@ def plan_compaction(
         raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
     if buckets is not None:
         partitions = {partition for partition, _ in buckets}
-    found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in live_entries(storage, snapshot, partitions=partitions):
-        bucket = (entry.partition, entry.bucket)
-        if entry.bucket == POSTPONE_BUCKET:
-            continue  # `plan_postponed` is for these
-        if buckets is None or bucket in buckets:
-            found.setdefault(bucket, []).append(entry)
-    indexes: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
-    for index in index_entries(storage, snapshot):
-        if index.index_file.index_type == DELETION_VECTORS:
-            indexes.setdefault((index.partition, index.bucket), []).append(index)
+    found = by_bucket(live_entries(storage, snapshot, partitions=partitions))
+    indexes = by_bucket(
+        index
+        for index in index_entries(storage, snapshot)
+        if index.index_file.index_type == DELETION_VECTORS
+    )
     tasks: list[CompactionTask] = []
     for (partition, number), entries in found.items():
+        if number == POSTPONE_BUCKET:
+            continue  # `plan_postponed` is for these
+        if buckets is not None and (partition, number) not in buckets:
+            continue
         files = [entry.file for entry in entries]
         if len(Levels.of(files, 1).runs) < least_runs:
             continue

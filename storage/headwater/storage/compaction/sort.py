@@ -22,6 +22,7 @@ from headwater.storage.index.deletion_files import DeletionFile, deletion_files_
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.rows.by_bucket import Bucket, by_bucket
 from headwater.storage.rows.external_sort import BATCH_ROWS, sorted_batches
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
@@ -119,9 +120,7 @@ def plan_sort(
     )
 
 
-def files_by_bucket(
-    storage: TableStorage, snapshot: Snapshot
-) -> dict[tuple[bytes, int], list[ManifestEntry]]:
+def files_by_bucket(storage: TableStorage, snapshot: Snapshot) -> dict[Bucket, list[ManifestEntry]]:
     """The files of each bucket of a table that is to be compacted.
 
     Raises:
@@ -133,10 +132,7 @@ def files_by_bucket(
         raise unsupported_mode(
             "sorting of column files", f"table {storage.name} has 'data-evolution.enabled' = 'true'"
         )
-    found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in live_entries(storage, snapshot):
-        found.setdefault((entry.partition, entry.bucket), []).append(entry)
-    return found
+    return by_bucket(live_entries(storage, snapshot))
 
 
 def sort_tasks(

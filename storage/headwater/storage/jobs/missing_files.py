@@ -5,7 +5,7 @@ Source: ``ListUnexistingFiles.java``, ``RemoveUnexistingFilesAction.java``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from headwater.storage.capabilities import Operation
@@ -17,6 +17,7 @@ from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete, reading, until_no_conflict
 from headwater.storage.maintenance.listed_sizes import ListedSizes
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
@@ -59,7 +60,7 @@ def remove_missing_files(
             return []
         with reading(storage, pointer, base):
             missing = _missing(storage, base, executor)
-            messages = _messages(missing, base)
+            messages = _messages((entry for _, entry in missing), base)
             messages += released_vectors(storage, base, [] if dry_run else messages)
         if messages and not dry_run:
             commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
@@ -121,19 +122,14 @@ def _share_rows(one: DataFile, other: DataFile) -> bool:
     )
 
 
-def _messages(missing: Sequence[tuple[str, ManifestEntry]], base: Snapshot) -> list[CommitMessage]:
+def _messages(missing: Iterable[ManifestEntry], base: Snapshot) -> list[CommitMessage]:
     """The messages that take the files away, one for each bucket."""
-    buckets: dict[tuple[bytes, int, int], list[DataFile]] = {}
-    for _, entry in missing:
-        key = entry.partition, entry.bucket, entry.total_buckets
-        buckets.setdefault(key, []).append(entry.file)
     return [
         CommitMessage(
-            partition,
-            bucket,
-            total,
-            compact_before=tuple(files),
+            *bucket,
+            entries[0].total_buckets,
+            compact_before=tuple(entry.file for entry in entries),
             checked_snapshot=base.identity,
         )
-        for (partition, bucket, total), files in buckets.items()
+        for bucket, entries in by_bucket(missing).items()
     ]

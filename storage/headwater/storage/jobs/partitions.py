@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid
-from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.maintenance.chain_expiry import expired_chains
@@ -19,7 +18,7 @@ from headwater.storage.maintenance.partition_expiry import (
     expired_partitions,
 )
 from headwater.storage.maintenance.reachable import delta_entries
-from headwater.storage.manifest.data_file import DataFile
+from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.chain import Chain
@@ -196,19 +195,16 @@ class _Branch:
 
     def _dropped(self, drop: Snapshot) -> list[CommitMessage]:
         """The files and indexes that a commit dropped, to be added."""
-        entries = delta_entries(self.storage, drop.delta_manifest_list) or []
-        files: dict[tuple[bytes, int, int], list[DataFile]] = {}
-        for entry in entries:
-            bucket = (entry.partition, entry.bucket, entry.total_buckets)
-            files.setdefault(bucket, []).append(entry.file)
-        indexes: dict[tuple[bytes, int], list[IndexFileMeta]] = {}
-        for index in index_entries(self.storage, self.storage.snapshot(drop.id - 1)):
-            indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
+        files = by_bucket(delta_entries(self.storage, drop.delta_manifest_list) or ())
+        indexes = by_bucket(index_entries(self.storage, self.storage.snapshot(drop.id - 1)))
         return [
             CommitMessage(
-                *bucket, new_files=tuple(own), new_index_files=tuple(indexes.get(bucket[:2], ()))
+                *bucket,
+                entries[0].total_buckets,
+                new_files=tuple(entry.file for entry in entries),
+                new_index_files=tuple(each.index_file for each in indexes.get(bucket, ())),
             )
-            for bucket, own in files.items()
+            for bucket, entries in files.items()
         ]
 
 

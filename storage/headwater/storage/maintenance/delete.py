@@ -32,6 +32,7 @@ from headwater.storage.predicate.filter import Predicate, columns_of, filter_row
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.data_file_reader import DataFileReader
 from headwater.storage.read.split import read_split
+from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
@@ -94,13 +95,9 @@ def plan_deletion(
     marks = storage.schema.table_options.deletion_vectors_enabled
     if not keyed and not (marks and has_one_file_a_bucket(storage, DELETION_VECTORS)):
         return [DeletionTask(snapshot.identity, (split,)) for split in splits]
-    buckets: dict[tuple[bytes, int], list[Split]] = {}
-    for split in splits:
-        buckets.setdefault((split.partition, split.bucket), []).append(split)
+    buckets = by_bucket(splits)
     if not keyed:
-        indexes: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
-        for entry in index_entries(storage, snapshot):
-            indexes.setdefault((entry.partition, entry.bucket), []).append(entry)
+        indexes = by_bucket(index_entries(storage, snapshot))
         return [
             DeletionTask(snapshot.identity, tuple(group), indexes=tuple(indexes.get(bucket, ())))
             for bucket, group in buckets.items()

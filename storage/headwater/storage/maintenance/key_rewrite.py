@@ -38,6 +38,7 @@ from headwater.storage.predicate.filter import (
     to_expression,
 )
 from headwater.storage.read.bucket_files import BucketFiles
+from headwater.storage.rows.by_bucket import Bucket, by_bucket
 from headwater.storage.rows.gather import take_rows
 from headwater.storage.rows.ingest import coerce
 from headwater.storage.rows.kinds import RowKind
@@ -102,7 +103,7 @@ def rewrites_files(storage: TableStorage, *, deletes: bool) -> bool:
 
 def waiting_buckets(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate | None
-) -> set[tuple[bytes, int]]:
+) -> set[Bucket]:
     """The buckets to be compacted before files with rows that match a filter are written anew.
 
     Some of their rows are not part of the table before, or no changelog tells of them yet.
@@ -117,7 +118,7 @@ def waiting_buckets(
     tells_all = producer is ChangelogProducer.FULL_COMPACTION
     if not (tells_all or producer is ChangelogProducer.LOOKUP or options.hides_level_zero):
         return set()
-    waiting: set[tuple[bytes, int]] = set()
+    waiting: set[Bucket] = set()
     for bucket, entries in _buckets(storage, snapshot, predicate).items():
         files = [entry.file for entry in entries]
         least = Levels.of(files, options.highest_level).highest if tells_all else 1
@@ -159,19 +160,15 @@ def plan_key_rewrite(
 
 def _buckets(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate | None
-) -> dict[tuple[bytes, int], list[ManifestEntry]]:
+) -> dict[Bucket, list[ManifestEntry]]:
     """All files of the buckets in which keys may be wanted ones."""
     wanted = {
         (entry.partition, entry.bucket)
         for entry in live_entries(storage, snapshot, predicate=predicate)
         if entry.bucket != POSTPONE_BUCKET
     }
-    found: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in live_entries(storage, snapshot, partitions={one for one, _ in wanted}):
-        bucket = (entry.partition, entry.bucket)
-        if bucket in wanted:
-            found.setdefault(bucket, []).append(entry)
-    return found
+    found = by_bucket(live_entries(storage, snapshot, partitions={one for one, _ in wanted}))
+    return {bucket: entries for bucket, entries in found.items() if bucket in wanted}
 
 
 def rewrite_keys(

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import storage_value
 
 __all__ = [
-    "Bucket",
     "BucketRows",
     "Codes",
     "Numbers",
@@ -24,9 +24,6 @@ __all__ = [
     "distribute",
     "partition_codes",
 ]
-
-Bucket: TypeAlias = tuple[bytes, int]
-"""Serialised partition values, and the bucket's number."""
 
 Codes: TypeAlias = npt.NDArray[np.int64]
 """For each row its place in a list."""

@@ -33,6 +33,7 @@ from headwater.storage.index.index_file import HASH
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
+from headwater.storage.rows.by_bucket import Bucket, by_bucket
 from headwater.storage.scan.bucket_splits import is_marked
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import key_sections
@@ -41,8 +42,6 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["plan_difference"]
-
-_Bucket = tuple[bytes, int]
 
 
 def plan_difference(
@@ -113,8 +112,8 @@ def _check_partitions(
     storage: TableStorage,
     before: Snapshot,
     after: Snapshot,
-    old: Mapping[_Bucket, Sequence[ManifestEntry]],
-    new: Mapping[_Bucket, Sequence[ManifestEntry]],
+    old: Mapping[Bucket, Sequence[ManifestEntry]],
+    new: Mapping[Bucket, Sequence[ManifestEntry]],
 ) -> None:
     """No key has moved to another bucket of its partition, which an overwrite may have done."""
     totals = {partition: entries[0].total_buckets for (partition, _), entries in old.items()}
@@ -158,14 +157,14 @@ def _keys_moved(
 
 def _by_bucket(
     storage: TableStorage, snapshot: Snapshot, predicate: Predicate | None
-) -> dict[_Bucket, list[ManifestEntry]]:
+) -> dict[Bucket, list[ManifestEntry]]:
     schema = storage.schema
     least = 1 if schema.primary_keys and schema.table_options.hides_level_zero else 0
-    found: dict[_Bucket, list[ManifestEntry]] = {}
-    for entry in live_entries(storage, snapshot, predicate=predicate):
-        if entry.bucket != POSTPONE_BUCKET and entry.file.level >= least:
-            found.setdefault((entry.partition, entry.bucket), []).append(entry)
-    return found
+    return by_bucket(
+        entry
+        for entry in live_entries(storage, snapshot, predicate=predicate)
+        if entry.bucket != POSTPONE_BUCKET and entry.file.level >= least
+    )
 
 
 @dataclass(frozen=True)

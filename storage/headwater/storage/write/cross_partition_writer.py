@@ -30,7 +30,8 @@ from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.options import MergeEngine
 from headwater.storage.predicate.tree import Constant
-from headwater.storage.rows.distribute import Bucket, Codes, Numbers, distribute, partition_codes
+from headwater.storage.rows.by_bucket import Bucket
+from headwater.storage.rows.distribute import Codes, Numbers, distribute, partition_codes
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.rows.partition import partition_values
 from headwater.storage.snapshot.snapshot import SnapshotIdentity

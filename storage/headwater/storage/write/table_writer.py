@@ -25,7 +25,8 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.buffer import merge_rows, sort_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.options import ChangelogProducer
-from headwater.storage.rows.distribute import Bucket, BucketRows, distribute
+from headwater.storage.rows.by_bucket import Bucket
+from headwater.storage.rows.distribute import BucketRows, distribute
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.schema.blob_columns import columns_in_blob_files, managed_blob_columns

@@ -26,7 +26,7 @@ from headwater.storage.predicate.tree import And, Comparison, In, IsNull, Or, Pr
 from headwater.storage.read.split import read_split
 from headwater.storage.rows.binary_row import encode_columns
 from headwater.storage.rows.bucket import hash_rows
-from headwater.storage.rows.distribute import Bucket
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
