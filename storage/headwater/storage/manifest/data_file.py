@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 
-__all__ = ["DataFile", "FileKind", "FileSource", "ManifestEntry", "SimpleStats", "epoch_millis"]
+__all__ = [
+    "DataFile",
+    "FileKind",
+    "FileSource",
+    "ManifestEntry",
+    "SimpleStats",
+    "epoch_millis",
+    "local_wall_clock",
+]
 
 
 class FileKind(IntEnum):
@@ -146,7 +154,17 @@ class ManifestEntry:
         )
 
 
+def local_wall_clock(epoch_millis: int) -> int:
+    """The local clock's reading at a moment, as milliseconds since 1970-01-01 on that clock.
+
+    Paimon keeps the creation time of files so (``DataFileMeta.creationTime``).
+    """
+    offset = datetime.fromtimestamp(epoch_millis // 1000, UTC).astimezone().utcoffset()
+    assert offset is not None
+    return epoch_millis + int(offset.total_seconds()) * 1000
+
+
 def epoch_millis(wall_clock_millis: int) -> int:
-    """A file's creation time since the epoch: the inverse of `data_writer.local_wall_clock`."""
+    """A file's creation time since the epoch: the inverse of `local_wall_clock`."""
     local = datetime.fromtimestamp(wall_clock_millis // 1000, UTC).replace(tzinfo=None)
     return int(local.timestamp()) * 1000 + wall_clock_millis % 1000

@@ -12,12 +12,11 @@ import pyarrow as pa
 from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.formats.blob_descriptor import is_descriptor
 from headwater.storage.formats.blob_file import BLOB_SUFFIX, BlobFileWriter
-from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.manifest.data_file import DataFile, FileSource, local_wall_clock
 from headwater.storage.manifest.statistics import EMPTY_STATS
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.external_paths import ExternalPaths
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.data_file_writer import local_wall_clock
 
 __all__ = ["BlobColumnWriter"]
 
