@@ -36,8 +36,8 @@ from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
 from headwater.storage.write.assign.postponed import postponed_file_prefix, postponed_storage
-from headwater.storage.write.blob_table_writer import BlobTableWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
+from headwater.storage.write.dedicated_files import DedicatedFilesWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.managed_blobs import BlobPacks, refuse_descriptors
 from headwater.storage.write.partition_form import PartitionForm
@@ -164,8 +164,8 @@ class TableWriter:
         self._buffered_bytes = 0
         self._next_sequence: dict[Bucket, int] = {}
         self._written: dict[Bucket, _Written] = {}
-        self._open: OrderedDict[Bucket, DataFileWriter | BlobTableWriter] = OrderedDict()
-        self._finished: list[DataFileWriter | BlobTableWriter] = []
+        self._open: OrderedDict[Bucket, DataFileWriter | DedicatedFilesWriter] = OrderedDict()
+        self._finished: list[DataFileWriter | DedicatedFilesWriter] = []
         self._packs: list[BlobPacks] = []
         self._closed = False
 
@@ -396,7 +396,7 @@ class TableWriter:
             while len(self._open) >= _OPEN_FILES:
                 self._close_oldest()
             if self._has_parts:
-                writer = BlobTableWriter(self._storage, bucket[0], bucket[1])
+                writer = DedicatedFilesWriter(self._storage, bucket[0], bucket[1])
             elif bucket[1] == POSTPONE_BUCKET:
                 writer = DataFileWriter(
                     postponed_storage(self._storage), *bucket, prefix=self._postponed_prefix

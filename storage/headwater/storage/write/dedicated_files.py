@@ -1,9 +1,9 @@
 """Write the rows of one bucket to files of ordinary columns, of each BLOB column and of vectors.
 
 A file of ordinary columns is followed by the files of each BLOB column of the same rows, and by
-those of vectors if these lie apart, by which their rows get the same ids when they are committed. A
-BLOB column's file ends at ``blob.target-file-size``, one of vectors at
-``vector.target-file-size``, and both when the file of the others does.
+those of vectors if these have files of their own: in this order their rows get the same ids when
+they are committed. A BLOB column's file ends at ``blob.target-file-size``, one of vectors at
+``vector.target-file-size``, and both when the file of the ordinary columns does.
 
 Source: ``DedicatedFormatRollingFileWriter.java``, ``MultipleBlobFileWriter.java``.
 """
@@ -19,13 +19,13 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.blob_column_writer import BlobColumnWriter
 from headwater.storage.write.data_file_writer import DataFileWriter
 
-__all__ = ["BlobTableWriter"]
+__all__ = ["DedicatedFilesWriter"]
 
 # The rows of the other columns between two looks at the size of their file, as in Java.
 _CHECKED_ROWS = 1000
 
 
-class BlobTableWriter:
+class DedicatedFilesWriter:
     """Writes rows of one bucket of a table with BLOB columns, or with files of vectors.
 
     Args:
