@@ -24,10 +24,10 @@ from headwater.storage.types.data_type import (
     RowType,
     VariantType,
     VectorType,
-    holds_variants,
     refuse_kept,
     to_arrow,
 )
+from headwater.storage.types.type_parts import type_parts
 
 __all__ = ["orc_schema", "refuse_for_orc"]
 
@@ -50,7 +50,7 @@ def refuse_for_orc(fields: Sequence[DataField]) -> None:
                 f"column '{item.name}' is of type {item.type}, which ORC files do not hold; set "
                 "the option 'file.format' to parquet"
             )
-        if holds_variants(item.type):
+        if any(isinstance(part, VariantType) for part in type_parts(item.type)):
             raise Unsupported(
                 f"column '{item.name}' has type VARIANT in it, which ORC files do not hold; set "
                 "the option 'file.format' to parquet"

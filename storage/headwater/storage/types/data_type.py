@@ -48,7 +48,6 @@ __all__ = [
     "VectorType",
     "arrow_field",
     "from_arrow",
-    "holds_variants",
     "parse_type",
     "refuse_kept",
     "to_arrow",
@@ -358,21 +357,6 @@ def _kept_part(data_type: DataType) -> str | None:
         case RowType():
             found = (_kept_part(item.type) for item in data_type.fields)
             return next((part for part in found if part is not None), None)
-
-
-def holds_variants(data_type: DataType) -> bool:
-    """True if a type is VARIANT, or has it in it."""
-    match data_type:
-        case VariantType():
-            return True
-        case AtomicType() | VectorType():
-            return False
-        case ArrayType() | MultisetType():
-            return holds_variants(data_type.element)
-        case MapType():
-            return holds_variants(data_type.key) or holds_variants(data_type.value)
-        case RowType():
-            return any(holds_variants(child.type) for child in data_type.fields)
 
 
 def refuse_kept(data_field: DataField) -> None:
