@@ -57,6 +57,25 @@ def random_rows(seed: int, keys: int, widest: int) -> Rows:
     return rows
 
 
+def test_columns_change_hands_now_and_then_in_a_long_file() -> None:
+    chosen = random.Random(5)
+    numbers: dict[int, int] = {}
+    rows: Rows = []
+    for at in range(6_000):
+        # A few keys come all the time; others, alone or one after another, for some rows.
+        others = [100 + at // 7] if at % 1_500 < 60 or at % 211 == 0 else []
+        picked = chosen.sample(range(8), 3) + others
+        rows.append(sorted(numbers.setdefault(key, len(numbers)) for key in picked))
+    recent = Recent(10)
+    expected = [column for row in rows for column in recent.row(row)]
+    placed = placement(KeyPlacement.LRU, 10)
+    found: list[int] = []
+    for part in (rows[:4_000], rows[4_000:]):
+        owners = np.repeat(np.arange(len(part)), [len(row) for row in part])
+        found += placed.columns(owners, np.array([key for row in part for key in row])).tolist()
+    assert found == expected
+
+
 @pytest.mark.parametrize("policy", KeyPlacement)
 @pytest.mark.parametrize(
     ("columns", "keys", "widest"), [(1, 3, 3), (3, 3, 3), (3, 8, 5), (5, 60, 4), (40, 30, 20)]

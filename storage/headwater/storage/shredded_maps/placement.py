@@ -1,7 +1,8 @@
-"""The columns in which the keys of each map lie.
+"""The columns that the keys of each map get in a file.
 
-A map that has no more keys than there are columns gives each of them one; of a larger one some keys
-overflow. Rows come sorted by the numbers of their keys, but for those placed as they come.
+In a map that has no more keys than there are columns every key gets one; in a larger one some keys
+overflow. The entries of a row come in the order of their keys' numbers, except under the policy
+``plain``, which takes them in the order of the map.
 
 Source: ``PlainMapSharedShreddingColumnAllocator.java``,
 ``SequentialMapSharedShreddingColumnAllocator.java``, ``LruMapSharedShreddingColumnAllocator.java``.
@@ -22,9 +23,16 @@ __all__ = ["NO_COLUMN", "Placement", "placement"]
 
 NO_COLUMN = -1
 
+# After so many rows in which all keys have columns, those that follow are looked at all at once, so
+# many entries of them at first.
+_CALM_ROWS = 64
+_LEAST_LOOKED_AT = 1 << 10
+# Entries that are gone through row by row before others are looked at all at once.
+_MOST_LOOPED = 1 << 13
+
 
 class Placement(Protocol):
-    """The places of the keys in one file, rows of which come one after the other."""
+    """The places of the keys in one file, whose rows are placed in their order."""
 
     def columns(self, owners: Integers, numbers: Integers) -> Integers:
         """The column of each entry; `NO_COLUMN` where it overflows.
@@ -37,7 +45,7 @@ class Placement(Protocol):
 
 
 def placement(policy: KeyPlacement, columns: int) -> Placement:
-    """The places of keys in a file with so many columns."""
+    """The policy's placement in a file with so many columns."""
     return _Recent(columns) if policy is KeyPlacement.LRU else _Leading(columns)
 
 
@@ -54,7 +62,7 @@ class _Leading:
 
 
 class _Recent:
-    """A key keeps its column until another needs it, which takes the least recently used one."""
+    """A key keeps its column until another key needs one and takes the least recently used."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
@@ -69,12 +77,19 @@ class _Recent:
             return owners
         self._make_room(int(numbers.max()))
         found = np.full(len(owners), NO_COLUMN, np.int64)
-        end = self._until_full(owners, numbers)
-        found[:end] = self._column_of[numbers[:end]]
-        # The last of a column's entries counts: later assignments go over earlier ones.
-        self._used[found[:end]] = owners[:end] + self._rows
-        if end < len(owners):
-            found[end:] = self._with_evictions(owners[end:], numbers[end:])
+        at, looked_at = 0, len(owners)
+        while at < len(owners):
+            stop = _whole_rows(owners, at, looked_at)
+            end = at + self._until_full(owners[at:stop], numbers[at:stop])
+            found[at:end] = self._column_of[numbers[at:end]]
+            # The last of a column's entries counts: later assignments go over earlier ones.
+            self._used[found[at:end]] = owners[at:end] + self._rows
+            at, looked_at = end, 2 * looked_at
+            if end < stop:
+                stop = _whole_rows(owners, end, _MOST_LOOPED)
+                evicted = self._with_evictions(owners[end:stop], numbers[end:stop])
+                at, looked_at = end + len(evicted), _LEAST_LOOKED_AT
+                found[end:at] = evicted
         self._rows += int(owners[-1]) + 1
         return found
 
@@ -84,7 +99,11 @@ class _Recent:
             self._column_of = np.concatenate([self._column_of, more])
 
     def _until_full(self, owners: Integers, numbers: Integers) -> int:
-        """Give columns that were never used to new keys; the entries of the rows that it serves."""
+        """Give unused columns to new keys, up to the first row that lacks one.
+
+        Returns:
+            The number of entries before that row.
+        """
         missing = np.flatnonzero(self._column_of[numbers] == NO_COLUMN)
         if not len(missing):
             return len(owners)
@@ -102,7 +121,7 @@ class _Recent:
         return end
 
     def _with_evictions(self, owners: Integers, numbers: Integers) -> list[int]:
-        """The columns of rows from the first on that takes a column from a key.
+        """The columns of rows that take columns from keys; of none after some that did not.
 
         Which column is the least recently used one, only the rows before tell: this alone goes
         row by row. It comes to it where a file has more keys than columns.
@@ -116,10 +135,12 @@ class _Recent:
         of_rows = zip((owners[firsts] + self._rows).tolist(), firsts.tolist(), strict=True)
         every = numbers.tolist()
         found: list[int] = []
+        calm = 0
         for (row, start), (_, end) in pairwise(chain(of_rows, [(0, len(every))])):
             keys = every[start:end]
             taken = [column_of.get(key, NO_COLUMN) for key in keys]
             wanting = taken.count(NO_COLUMN)
+            calm = 0 if wanting else calm + 1
             if wanting:
                 own = set(taken)
                 free = list(range(len(recent), min(len(recent) + wanting, self._columns)))
@@ -137,8 +158,16 @@ class _Recent:
                     recent.move_to_end(column)
                     used[column] = row
             found += taken
+            if calm == _CALM_ROWS:
+                break
         self._used[:] = used
         self._key_of = [recent[at] for at in range(len(recent))]
         self._column_of[:] = NO_COLUMN
         self._column_of[self._key_of] = np.arange(len(self._key_of))
         return found
+
+
+def _whole_rows(owners: Integers, start: int, count: int) -> int:
+    """The end of the row that has the last of so many entries from one on."""
+    last = min(start + count, len(owners)) - 1
+    return int(np.searchsorted(owners, owners[last], side="right"))
