@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +24,7 @@ import pyarrow as pa
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.formats.avro_encoding import zigzag_varints
+from headwater.storage.formats.file_writer import give_up
 from headwater.storage.formats.protocol import WrittenFile, readable
 
 __all__ = [
@@ -232,9 +233,9 @@ class BlobFileWriter:
         self._lengths.append(length)
         self._size += length
 
-    def leave(self) -> None:
-        """Append a row whose value is that of an older file."""
-        self._lengths.append(PLACEHOLDER_LENGTH)
+    def leave(self, count: int) -> None:
+        """Append rows whose values are those of older files."""
+        self._lengths += [PLACEHOLDER_LENGTH] * count
 
     def close(self) -> WrittenFile:
         """Finish the file; it is there, durably, when this returns."""
@@ -249,9 +250,4 @@ class BlobFileWriter:
 
     def abort(self) -> None:
         """Give the file up; nothing of it stays."""
-        with suppress(_Abort):
-            self._stack.__exit__(_Abort, _Abort(), None)
-
-
-class _Abort(Exception):
-    """Ends the output's context without the file appearing."""
+        give_up(self._stack)

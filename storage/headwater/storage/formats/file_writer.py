@@ -17,14 +17,46 @@ from headwater.storage.formats.protocol import WrittenFile
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["FileWriter", "cast_column"]
+__all__ = ["EndedByBlock", "FileWriter", "cast_column", "give_up"]
+
+
+class EndedByBlock(ABC):
+    """A writer that, as a context manager, closes, or aborts when an exception ends the block."""
+
+    @abstractmethod
+    def close(self) -> WrittenFile:
+        """Finish the file; it is there, durably, when this returns."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Give the file up; nothing of it stays. After `close` this does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
 
 class _Abort(Exception):
     """Ends the output's context without the file appearing."""
 
 
-class FileWriter(ABC):
+def give_up(output: ExitStack) -> None:
+    """End the context of `FileAccess.open_output` so that no file appears; nothing if it ended."""
+    with suppress(_Abort):
+        output.__exit__(_Abort, _Abort(), None)
+
+
+class FileWriter(EndedByBlock):
     """A `FormatWriter` but for the bytes.
 
     Args:
@@ -111,22 +143,7 @@ class FileWriter(ABC):
 
     def abort(self) -> None:
         """Give the file up; nothing of it stays. After `close` this does nothing."""
-        with suppress(_Abort):
-            self._stack.__exit__(_Abort, _Abort(), None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
+        give_up(self._stack)
 
 
 def cast_column(

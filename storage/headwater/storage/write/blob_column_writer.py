@@ -71,8 +71,8 @@ class BlobColumnWriter:
 
     def leave(self, count: int) -> None:
         """Append rows whose values are those of older files."""
-        for _ in range(count):
-            self._file().leave()
+        if count:
+            self._file().leave(count)
 
     def _append(self, value: pa.Buffer | None) -> None:
         if value is not None and is_descriptor(value):

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid
-from headwater.storage.formats.file_writer import cast_column
+from headwater.storage.formats.file_writer import EndedByBlock, cast_column
 from headwater.storage.formats.protocol import FormatWriter, WrittenFile
 from headwater.storage.options import TableOptions
 from headwater.storage.schema.map_layouts import shredded_maps
@@ -94,7 +92,7 @@ class ShreddedFiles:
         return max(1, min(widest[-1] if widest[-1] <= enough else common, most))
 
 
-class _ShreddingWriter:
+class _ShreddingWriter(EndedByBlock):
     """Writes rows with maps to a file that holds them by their keys."""
 
     def __init__(
@@ -157,17 +155,3 @@ class _ShreddingWriter:
     def abort(self) -> None:
         """Give the file up; nothing of it stays."""
         self._file.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
