@@ -98,11 +98,11 @@ class RowCounts:
     @staticmethod
     def of(snapshot: Snapshot | None) -> RowCounts:
         """The rows that a snapshot's properties tell of."""
-        properties = {} if snapshot is None else snapshot.properties or {}
+        properties = {} if snapshot is None else snapshot.properties
         names = ("inserted", "updated", "deleted")
         return RowCounts(*(int(properties.get(_PROPERTY.format(name), 0)) for name in names))
 
 
 def writer_of(snapshot: Snapshot) -> str | None:
     """The name of the change that made a snapshot; None where none did."""
-    return (snapshot.properties or {}).get(_WRITER)
+    return snapshot.properties.get(_WRITER)

@@ -184,6 +184,13 @@ def test_the_first_snapshot_says_all_that_paimon_wants(new_table: NewTable) -> N
     assert read_manifest_list(table.storage, snapshot.base_manifest_list) == []
 
 
+def test_properties_that_are_null_are_none(new_table: NewTable) -> None:
+    snapshot = append(new_table(COLUMNS), 1)
+    told = Snapshot({**snapshot.document, "properties": {"why": "test", "who": None}})
+    assert told.properties == {"why": "test"}
+    assert Snapshot({**snapshot.document, "properties": None}).properties == {}
+
+
 def test_each_snapshot_builds_on_the_one_before(new_table: NewTable) -> None:
     table = new_table(COLUMNS)
     first = append(table, 1, 2)

@@ -82,12 +82,11 @@ def with_greatest_number(
 
 def _told(storage: TableStorage, snapshot: Snapshot) -> int | None:
     """The greatest number that a snapshot tells, if it does."""
-    properties = snapshot.document.get("properties")
-    text = properties.get(_GREATEST) if isinstance(properties, dict) else None
+    text = snapshot.properties.get(_GREATEST)
     if text is None:
         return None
     try:
-        return int(str(text))
+        return int(text)
     except ValueError:
         raise CorruptData(
             f"table {storage.name}: property '{_GREATEST}' of snapshot {snapshot.id} is no number, "

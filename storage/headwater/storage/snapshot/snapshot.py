@@ -328,9 +328,11 @@ class Snapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Free properties of the commit."""
-        value = self.document.get("properties")
-        return {k: str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+        """Free properties of the commit; those that are null are left out."""
+        found = self.document.get("properties")
+        if not isinstance(found, dict):
+            return {}
+        return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _check(value: Json, kind: type, name: str, where: str) -> None:
