@@ -13,8 +13,8 @@ from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.manifest.statistics import KEY_STATISTICS, column_statistics
 from headwater.storage.predicate.filter import may_match, parse_predicate
+from headwater.storage.scan.column_ranges import value_ranges
 from headwater.storage.scan.plan import live_entries
-from headwater.storage.scan.pruning import value_ranges
 from headwater.storage.schema.change import UpdateColumnDefaultValue
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.data_type import DataField, parse_type

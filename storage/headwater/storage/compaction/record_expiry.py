@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.scan.pruning import value_ranges
+from headwater.storage.scan.column_ranges import value_ranges
 from headwater.storage.schema.rules import check_record_time
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root

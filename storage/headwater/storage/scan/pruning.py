@@ -3,28 +3,26 @@
 Everything here may only say "no row of it can match"; the rows themselves are filtered when they
 are read. Columns of old schemas are matched by field id.
 
-Source: ``ManifestsReader.java``, ``BucketSelector.java``, ``SimpleStatsEvolution.java``.
+Source: ``ManifestsReader.java``, ``BucketSelector.java``.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.storage.casts.type_changes import is_widening, keeps_form
+from headwater.storage.casts.type_changes import keeps_form
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.protocol import FormatReader
 from headwater.storage.index.file_index.data_file import embedded_indexes
 from headwater.storage.index.file_index.evaluate import matching_rows
-from headwater.storage.manifest.data_file import DataFile, ManifestEntry, SimpleStats
+from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.manifest.entries import Entries
 from headwater.storage.manifest.manifest import EntryFilter
 from headwater.storage.manifest.records import ManifestFile
@@ -39,23 +37,26 @@ from headwater.storage.predicate.filter import (
     may_match,
     pinned_values,
 )
-from headwater.storage.rows.binary_row import deserialize_row, serialize_row
+from headwater.storage.rows.binary_row import serialize_row
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.partition import bucket_directory, partition_values
-from headwater.storage.schema.system_fields import ROW_ID_FIELD, TRACKING_FIELDS
+from headwater.storage.scan.column_ranges import (
+    are_comparable,
+    evolved_ranges,
+    stored_ranges,
+    value_ranges,
+)
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.atomic_type import Root
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
+from headwater.storage.types.type_parts import root_of
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["Pruner", "indexed_columns", "matching_row_groups", "value_ranges"]
+__all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_TRACKING_IDS = frozenset(field.id for field in TRACKING_FIELDS.values())
-
-_INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
 _MOST_BUCKET_KEYS = 1000
 # Values looked for in the bytes of manifests: more take as long as to decode the entries.
@@ -111,7 +112,9 @@ class Pruner:
             return False
         if not _may_contain(manifest.min_level, manifest.max_level, self._level):
             return False
-        ranges = _ranges(manifest.partition_stats, self._storage.schema.partition_fields, None)
+        ranges = stored_ranges(
+            manifest.partition_stats, self._storage.schema.partition_fields, None
+        )
         if not may_match(self._predicate, ranges):
             return False
         return self._partitions is None or any(
@@ -207,7 +210,7 @@ class Pruner:
             return None
         pinned = pinned_values(self._predicate)
         if (
-            any(item.name not in pinned or _root(item.type) in _FLOATS for item in fields)
+            any(item.name not in pinned or root_of(item.type) in _FLOATS for item in fields)
             or math.prod(len(pinned[item.name]) for item in fields) > _MOST_BUCKET_KEYS
         ):
             return None
@@ -224,7 +227,7 @@ class Pruner:
             if item.id not in old or not keeps_form(old[item.id].type, item.type):
                 return True
             # Other engines hash spaces that ORC files do not give back.
-            if _root(old[item.id].type) is Root.CHAR and schema.table_options.may_write_orc:
+            if root_of(old[item.id].type) is Root.CHAR and schema.table_options.may_write_orc:
                 return True
         if total_buckets not in self._buckets:
             self._buckets[total_buckets] = self._hashed(total_buckets)
@@ -256,7 +259,9 @@ class Pruner:
         never brings back an older version.
         """
         schema = self._storage.schema_by_id(entry.file.schema_id)
-        stats = _evolved(entry.file, entry.file.key_stats, schema.key_fields, schema, self._columns)
+        stats = evolved_ranges(
+            entry.file, entry.file.key_stats, schema.key_fields, schema, self._columns
+        )
         keys = {item.name for item in self._storage.schema.key_fields}
         ranges = {name: found for name, found in stats.items() if name in keys}
         if not may_match(self._predicate, {**ranges, **self._ranges_of(entry.partition)}):
@@ -314,69 +319,6 @@ class Pruner:
         return self._indexed[key]
 
 
-def value_ranges(
-    storage: TableStorage, file: DataFile, columns: Sequence[DataField]
-) -> dict[str, ColumnRange]:
-    """A file's statistics of some of the table's present columns, by name, where they are known."""
-    schema = storage.schema_by_id(file.schema_id)
-    fields: Sequence[DataField] = schema.fields
-    stored = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
-    if stored is not None:
-        if any(name not in schema.field_by_name for name in stored):
-            return {}
-        fields = schema.columns(stored)
-    own = [item for item in columns if item.id not in _TRACKING_IDS]
-    ranges = _evolved(file, file.value_stats, fields, schema, own)
-    if file.first_row_id is not None and not file.stores_row_ids:
-        first, rows = file.first_row_id, file.row_count
-        ranges |= {
-            item.name: ColumnRange(first, first + rows - 1, 0, rows)
-            for item in columns
-            if item.id == ROW_ID_FIELD.id
-        }
-    return ranges
-
-
-def _evolved(
-    file: DataFile,
-    stats: SimpleStats,
-    fields: Sequence[DataField],
-    schema: TableSchema,
-    columns: Sequence[DataField],
-) -> dict[str, ColumnRange]:
-    """Statistics of present columns, by present name."""
-    ranges: dict[str, ColumnRange] = {}
-    found: dict[str, ColumnRange] | None = None
-    for item in columns:
-        old = schema.field_by_id.get(item.id)
-        if old is None:
-            # The file is older than the column: all null.
-            ranges[item.name] = ColumnRange(None, None, file.row_count, file.row_count)
-        elif _comparable_types(old.type, item.type):
-            found = _ranges(stats, fields, file.row_count) if found is None else found
-            if old.name in found:
-                known = found[old.name]
-                ranges[item.name] = _unpadded(known) if _loses_spaces(old, file) else known
-    return ranges
-
-
-def _loses_spaces(stored: DataField, file: DataFile) -> bool:
-    """True if a column's values are read without the spaces at their end."""
-    return _root(stored.type) is Root.CHAR and file.file_name.endswith(".orc")
-
-
-def _unpadded(known: ColumnRange) -> ColumnRange:
-    """A range of texts without the spaces at their end, of which others may be in manifests.
-
-    What is left of the least text is not above what is left of any, up to a character that sorts
-    before a space.
-    """
-    if not isinstance(known.minimum, str):
-        return known
-    least = "".join(itertools.takewhile(lambda character: character >= " ", known.minimum))
-    return replace(known, minimum=least.rstrip(" "))
-
-
 def indexed_columns(
     predicate: Predicate,
     wanted: Iterable[DataField],
@@ -402,24 +344,9 @@ def indexed_columns(
         old = stored.field_by_id.get(item.id)
         if item.name not in asked or old is None or not keeps_form(old.type, item.type):
             continue
-        if _root(old.type) is not Root.CHAR or not stored.table_options.may_write_orc:
+        if root_of(old.type) is not Root.CHAR or not stored.table_options.may_write_orc:
             found[item.name] = old
     return found
-
-
-def _root(data_type: DataType) -> Root | None:
-    return data_type.root if isinstance(data_type, AtomicType) else None
-
-
-def _comparable_types(old: DataType, new: DataType) -> bool:
-    """True if a storage value of the old type is the storage value of the new one too.
-
-    Of what a cast changes, the old values' bounds say nothing: 383 becomes 127, '10' comes before
-    '9'. A whole number that gets wider is the same number.
-    """
-    if _root(old) in _INTEGERS and _root(new) in _INTEGERS:
-        return is_widening(old, new)
-    return isinstance(new, AtomicType) and keeps_form(old, new)
 
 
 def _mark(value: StorageValue, data_type: DataType) -> bytes | None:
@@ -429,7 +356,7 @@ def _mark(value: StorageValue, data_type: DataType) -> bytes | None:
     """
     if isinstance(value, str):
         return value.encode(errors="surrogatepass")
-    size = _MARK_BYTES.get(root) if (root := _root(data_type)) is not None else None
+    size = _MARK_BYTES.get(root) if (root := root_of(data_type)) is not None else None
     if size is None or value is None:
         return None
     try:
@@ -442,27 +369,6 @@ def _mark(value: StorageValue, data_type: DataType) -> bytes | None:
 
 def _may_contain(low: int | None, high: int | None, wanted: int | None) -> bool:
     return wanted is None or low is None or high is None or low <= wanted <= high
-
-
-def _ranges(
-    stats: SimpleStats, fields: Sequence[DataField], row_count: int | None
-) -> dict[str, ColumnRange]:
-    """Statistics by column name; empty when the rows are not of these fields."""
-    arity = len(fields)
-    for row in (stats.min_values, stats.max_values):
-        # Some writers leave statistics out as rows without fields.
-        if len(row) < 4 or struct.unpack_from(">i", row)[0] != arity:
-            return {}
-    types = [item.type for item in fields]
-    low = deserialize_row(stats.min_values, types)
-    high = deserialize_row(stats.max_values, types)
-    nulls: Iterable[int | None] = stats.null_counts
-    if len(stats.null_counts) != arity:
-        nulls = [None] * arity
-    return {
-        item.name: ColumnRange(a, b, count, row_count)
-        for item, a, b, count in zip(fields, low, high, nulls, strict=True)
-    }
 
 
 # Row groups -----------------------------------------------------------------------------------
@@ -485,7 +391,7 @@ def matching_row_groups(
     asked = {
         name: stored
         for name, (present, stored) in columns.items()
-        if name in columns_of(predicate) and _comparable_types(stored.type, present.type)
+        if name in columns_of(predicate) and are_comparable(stored.type, present.type)
     }
     if not asked and may_match(predicate, constants):
         return list(reader.row_groups)

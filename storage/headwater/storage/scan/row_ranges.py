@@ -19,7 +19,7 @@ from headwater.storage.errors import CorruptData
 from headwater.storage.formats.blob_file import BLOB_SUFFIX
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import ColumnRange
-from headwater.storage.scan.pruning import value_ranges
+from headwater.storage.scan.column_ranges import value_ranges
 from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema

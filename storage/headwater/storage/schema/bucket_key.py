@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import BucketFunction
-from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.atomic_type import Root
 from headwater.storage.types.data_type import DataType
+from headwater.storage.types.type_parts import root_of
 
 __all__ = ["check_bucket_function"]
 
@@ -28,7 +29,7 @@ def check_bucket_function(function: BucketFunction, types: Sequence[DataType]) -
     Raises:
         Invalid: The message names the function and what it takes.
     """
-    roots = [item.root if isinstance(item, AtomicType) else None for item in types]
+    roots = list(map(root_of, types))
     named = ", ".join(map(str, types))
     if function is BucketFunction.MOD and (len(roots) != 1 or roots[0] not in _NUMBERS):
         raise Invalid(

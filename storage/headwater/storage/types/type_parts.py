@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
     DataType,
@@ -15,7 +15,7 @@ from headwater.storage.types.data_type import (
     VectorType,
 )
 
-__all__ = ["atomic_parts", "type_parts"]
+__all__ = ["atomic_parts", "root_of", "type_parts"]
 
 
 def type_parts(data_type: DataType) -> Iterator[DataType]:
@@ -37,3 +37,8 @@ def type_parts(data_type: DataType) -> Iterator[DataType]:
 def atomic_parts(data_type: DataType) -> Iterator[AtomicType]:
     """The atomic types among `type_parts`."""
     return (part for part in type_parts(data_type) if isinstance(part, AtomicType))
+
+
+def root_of(data_type: DataType) -> Root | None:
+    """The root of an atomic type; None for others."""
+    return data_type.root if isinstance(data_type, AtomicType) else None
