@@ -14,8 +14,9 @@ from headwater.catalog.model.functions import FunctionSpec
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewSchema
 from headwater.catalog.sql import SqlCatalog
+from headwater.client.answers import Answer
 from headwater.client.rest import RestCatalog
-from headwater.client.transport import Answer, OutcomeUnknown, encode_path, seconds_to_wait
+from headwater.client.transport import encode_path, seconds_to_wait
 from headwater.storage.errors import (
     AlreadyExists,
     Conflict,
@@ -24,6 +25,7 @@ from headwater.storage.errors import (
     HeadwaterError,
     Invalid,
     NotFound,
+    OutcomeUnknown,
     ResourceType,
     Unavailable,
     Unsupported,

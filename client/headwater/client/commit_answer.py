@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from headwater.catalog.wire.history import CommitTableResponse
-from headwater.client.transport import Answer
+from headwater.client.answers import Answer
 from headwater.storage.errors import Unavailable
 from headwater.storage.table_storage import CommitAnswer
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.tables import ConfigResponse, Empty
+from headwater.client.answers import ByteStream
 from headwater.client.server_clock import ServerClock
-from headwater.client.transport import ByteStream, Timeouts, Transport, encode_path
+from headwater.client.transport import Timeouts, Transport, encode_path
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import Runtime
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from headwater.catalog.model.access import ReadRequest, RowStream
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.wire.reads import ReadTableRequest, stream_of
+from headwater.client.answers import ByteStream
 from headwater.client.requests import Requests, table_path
-from headwater.client.transport import ByteStream
 from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["RestRowReader"]
