@@ -1,12 +1,12 @@
-"""Primary-key tables whose files are sorted by other columns than the key.
+"""Compaction of primary-key tables whose files are sorted by columns other than the key.
 
-Files of level 0 are sorted by key, as ever. A compaction marks the rows that theirs take the place
-of, in files of level 1, and puts theirs onto level 1 in the order of ``clustering.columns``. There
-rows of different files never have the same key, so that which files are sorted together is a
-matter of cost alone: runs of files, and small files, are joined as sorted runs of keys are.
+Files on level 0 are sorted by key, as in other tables. A compaction moves their rows to level 1, in
+the order of ``clustering.columns``, and marks the rows there that they replace. No two rows of
+level 1 have the same key, so any files may be sorted together; which ones is decided by cost alone,
+by the rules for sorted runs of keys.
 
 Source: ``ClusteringCompactManager.java``, ``ClusteringFileRewriter.java``, which join all files
-that overlap, however large they are, each time that rows come.
+that overlap, however large they are, each time that rows arrive.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def clustered_work(
     *,
     full: bool,
 ) -> CompactionUnit | None:
-    """The files of a bucket that are sorted anew together; None when there are none.
+    """The files of a bucket that are to be sorted together again; None when there are none.
 
     Args:
         storage: The table.
         files: All files of the bucket.
         deleted: The places of the files' deletion vectors, by the names of the files.
-        full: Sort all together; else only what is due.
+        full: Sort all files together; else only what is due.
     """
     options = CompactionOptions(storage.schema.options)
     levels = _levels(storage, files, options)
@@ -74,7 +74,7 @@ def clustered_work(
 def _levels(storage: TableStorage, files: Sequence[DataFile], options: CompactionOptions) -> Levels:
     """The runs of a bucket, those of level 1 by size: as if each had been merged with those before.
 
-    Small files are runs of their own, for they are to be joined even if they do not overlap.
+    Small files are runs of their own, because they are to be joined even if they do not overlap.
     """
     fresh = Levels.of([file for file in files if file.level == 0], CLUSTERED_LEVEL).runs
     least = options.small_file_size(True)
@@ -90,13 +90,13 @@ def _levels(storage: TableStorage, files: Sequence[DataFile], options: Compactio
 
 
 def _runs(storage: TableStorage, files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
-    """Files as lists that do not overlap, by the columns that they are sorted by."""
+    """Lists of files whose ranges do not overlap in the columns that the files are sorted by."""
     ranged: list[tuple[ComparableKey, ComparableKey, DataFile]] = []
     runs: list[list[tuple[ComparableKey, ComparableKey, DataFile]]] = []
     for file in files:
         ends = clustered_range(storage, file)
         if ends is None:
-            # Its rows are in the order that the columns had when they were of another type.
+            # Its rows are in the order of the columns' former types.
             runs.append([((), (), file)])
         else:
             ranged.append((*ends, file))

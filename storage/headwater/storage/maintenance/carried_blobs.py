@@ -1,4 +1,4 @@
-"""BLOBs of rows of a primary-key table that change: nobody reads those that stay."""
+"""BLOBs of changed rows of a primary-key table: the values that stay are carried over unread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["carried", "carried_columns", "shown_columns"]
 def shown_columns(schema: TableSchema, predicate: Predicate | None) -> list[str]:
     """The columns that are compared, and that new values are computed from: all but BLOBs.
 
-    Those of which the condition asks whether they are null are shown, as what tells their places.
+    BLOB columns that the condition tests for null are among them, as descriptors.
     """
     needed = frozenset() if predicate is None else columns_of(predicate)
     hidden = set(managed_blob_columns(schema)) - needed
@@ -26,7 +26,7 @@ def shown_columns(schema: TableSchema, predicate: Predicate | None) -> list[str]
 
 
 def carried_columns(schema: TableSchema, changed: Collection[str] | None) -> list[str]:
-    """The BLOB columns of which rows keep what tells the places of their values.
+    """The BLOB columns whose descriptors rows keep.
 
     Args:
         schema: The table's schema.

@@ -1,8 +1,8 @@
-"""Rows of files that are sorted by other columns than the key, put into the order of their keys.
+"""Rows of files that are sorted by columns other than the key, put in the order of their keys.
 
-What a merge wants of them is sorted: for a compaction that marks rows the keys and the numbers of
-the rows, for a read of a table with rows on level 0 what it asks for. What does not fit into memory
-goes to the local disk. Of rows that are looked up for a few keys, most need not be sorted.
+Only the columns that a merge asks for are sorted: the keys and row numbers for a compaction that
+marks rows, the columns read for a query that includes level 0. What does not fit into memory goes
+to the local disk. Where only a few keys are looked up, most rows need not be sorted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.storage.types.arrow_numbers import numpy_mask
 __all__ = ["MOST_FEW_KEYS", "FewKeys", "key_sorted"]
 
 MOST_FEW_KEYS = 1 << 16
-"""The keys that are worth looking for one by one: each batch that is searched hashes them anew."""
+"""The most keys to look for one by one: each batch that is searched hashes all of them again."""
 
 
 def key_sorted(
@@ -37,8 +37,8 @@ def key_sorted(
 
     Args:
         files: The files.
-        read: Gives the rows of one, about so many at a time, with the columns of the key and the
-            same others for each file.
+        read: Gives the rows of one file, about so many at a time, with the columns of the key and
+            the same others for each file.
         rules: The rules of the table.
         memory_bytes: Bytes of rows held at a time; sorting takes about three times as much.
 
@@ -49,7 +49,7 @@ def key_sorted(
 
 
 class FewKeys:
-    """Finds the rows that may have one of a few keys.
+    """Finds rows whose key may be one of a few.
 
     Args:
         rules: The rules of the table.
@@ -61,7 +61,7 @@ class FewKeys:
         held = list(rows)
         for name in rules.keys if held else ():
             values = pa.chunked_array([batch.column(name) for batch in held])
-            # Floats that have one place in an order may have several hashes.
+            # Floats that are equal in the order of keys may have different hashes.
             if not pa.types.is_floating(values.type):
                 self._values[name] = pc.unique(values)
 

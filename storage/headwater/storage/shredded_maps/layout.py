@@ -1,9 +1,9 @@
-"""The form of such a column in one file, and how the file tells it.
+"""The layout of a shredded MAP column in one file, and the metadata in which the file records it.
 
-The column is a row of ``__field_mapping``, an array with the number of the key in each of the
-columns ``__col_0``, ``__col_1``, … (-1 for none), of these, which hold the keys' values, and of
-``__overflow``, a map from the numbers of the keys that found no column to their values. Which key
-has which number says the metadata of the column in the Arrow schema that the file holds.
+The column is a struct of ``__field_mapping``, an array with the number of the key whose value is in
+each of the columns ``__col_0``, ``__col_1``, … (-1 for none); of these columns; and of
+``__overflow``, a map from the numbers of the keys that found no column to their values. The numbers
+of the keys are in the metadata of the column, in the Arrow schema that the file holds.
 
 Source: ``MapSharedShreddingDefine.java``, ``MapSharedShreddingUtils.java``,
 ``Lz4BlockCompressor.java``.

@@ -1,6 +1,6 @@
-"""Write the BLOB values of rows of a primary-key table to packs, and say in the rows where.
+"""Write the BLOB values of a primary-key table to packs, and leave their places in the rows.
 
-A value is written once: merges and compactions move its descriptor. So packs belong to no data
+A value is written once: merges and compactions move only its descriptor. So packs belong to no data
 file, and nothing deletes one whose commit may have happened.
 
 Source: ``PrimaryKeyBlobExternalizer.java``, ``ManagedBlobReferenceCollector.java``.
