@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
-from headwater.storage.files.layout import TableLayout, escape_path_name, unescape_path_name
+from headwater.storage.files.layout import TableLayout, escape_path_name
 from headwater.storage.options import TableOptions, parse_bytes, parse_duration
 
 
 @given(st.text())
 def test_escaped_names_come_back(name: str) -> None:
     escaped = escape_path_name(name)
-    assert unescape_path_name(escaped) == name
+    assert unquote(escaped, errors="strict") == name
     assert "/" not in escaped
 
 

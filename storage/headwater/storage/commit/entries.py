@@ -70,6 +70,21 @@ class PartitionFilter:
         )
 
     @staticmethod
+    def asked_for(
+        storage: TableStorage, partition: Mapping[str, object] | None, where: Predicate | None
+    ) -> PartitionFilter:
+        """Partitions with some values, or those that fulfil a condition; without either, all.
+
+        Raises:
+            Invalid: Both are given, or they are not about partition columns.
+        """
+        if partition and where is not None:
+            raise Invalid("choose partitions by their values or by a condition, not by both")
+        if where is not None:
+            return PartitionFilter.where(storage, where)
+        return PartitionFilter.static(storage, partition or {})
+
+    @staticmethod
     def of(storage: TableStorage, messages: Sequence[CommitMessage]) -> PartitionFilter:
         """The partitions that messages lie in."""
         return PartitionFilter(storage, frozenset(message.partition for message in messages))

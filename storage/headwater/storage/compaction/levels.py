@@ -81,11 +81,6 @@ class Levels:
         ]
         return Levels(tuple(runs), max(highest, *levels, 0))
 
-    @property
-    def highest_present(self) -> int:
-        """The highest level that has files; -1 when there are none."""
-        return self.runs[-1].level if self.runs else -1
-
 
 def _age(file: DataFile) -> tuple[int | str, ...]:
     return (

@@ -14,7 +14,6 @@ __all__ = [
     "WAREHOUSE_MARKER",
     "TableLayout",
     "escape_path_name",
-    "unescape_path_name",
 ]
 
 MAIN_BRANCH = "main"
@@ -34,23 +33,6 @@ _ESCAPED = frozenset(
 def escape_path_name(name: str) -> str:
     """A partition name or value as it stands in a directory name (``%XX`` for some characters)."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
-
-
-def unescape_path_name(name: str) -> str:
-    """The inverse of `escape_path_name`; text that is not an escape stays as it is."""
-    parts: list[str] = []
-    at = 0
-    while at < len(name):
-        if name[at] == "%" and at + 2 < len(name):
-            try:
-                parts.append(chr(int(name[at + 1 : at + 3], 16)))
-                at += 3
-                continue
-            except ValueError:
-                pass
-        parts.append(name[at])
-        at += 1
-    return "".join(parts)
 
 
 @dataclass(frozen=True)

@@ -131,13 +131,9 @@ def _compaction_jobs(
     order: SortKey | None,
 ) -> Sequence[Job[Any]]:
     """The jobs that compact a table, one after the other."""
-    if partition and where is not None:
-        raise Invalid("choose partitions by their values or by a condition, not by both")
     wanted: PartitionFilter | None = None
-    if where is not None:
-        wanted = PartitionFilter.where(storage, where)
-    elif partition:
-        wanted = PartitionFilter.static(storage, partition)
+    if partition or where is not None:
+        wanted = PartitionFilter.asked_for(storage, partition, where)
     if order is not None and full is False:
         raise Invalid("sorting rewrites all files: leave out full=False")
     options = CompactionOptions(storage.schema.options)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
-from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job
 from headwater.storage.maintenance.file_indexes import (
@@ -45,12 +44,7 @@ def rewrite_file_indexes(
         Unsupported: The table cannot be written, or Headwater does not write such an index.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    if partition and where is not None:
-        raise Invalid("choose partitions by their values or by a condition, not by both")
-    if where is not None:
-        wanted = PartitionFilter.where(storage, where)
-    else:
-        wanted = PartitionFilter.static(storage, partition or {})
+    wanted = PartitionFilter.asked_for(storage, partition, where)
     return run_job(_IndexRewrite(storage, wanted), pointer, executor)
 
 
