@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -141,4 +142,5 @@ def test_retractions_of_other_writers_are_passed_over_where_they_are_ignored(
     table.write({"k": [1, 2], "v": [1, 2]})
     table.write({"k": [1], "v": [1], "_ROW_KIND": ["-D"]})
     ignoring = {"ignore-delete": "true", "partial-update.remove-record-on-delete": "false"}
-    assert _read(table.with_options(ignoring), engine) == {1: 1, 2: 2}
+    info = replace(table.info, schema=table.schema.with_options(ignoring))
+    assert _read(Table(table.catalog, info), engine) == {1: 1, 2: 2}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions
+from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import TYPE_OPTION, TableType
 
@@ -53,8 +54,12 @@ _IMMUTABLE = frozenset(
         "path",
     }
 )
-# Of these, what says where rows are written: a reader without the option does not look there.
-_PLACING = ("bucket-key", "data-file.path-directory")
+# As well for a handle: files are found by them, so that what it writes the table would not find.
+_PLACING = frozenset({"bucket", "partition.default-name", "partition.legacy-name"})
+# What a table has that does not say it; of the others that is false, or nothing.
+_UNSAID = {"bucket": "-1", "bucket-function.type": "default", "merge-engine": "deduplicate",
+           "partition.default-name": "__DEFAULT_PARTITION__",
+           "partition.legacy-name": "true"}  # fmt: skip
 # Their values are lists of columns.
 _COLUMN_LISTS = (
     "bucket-key",
@@ -136,22 +141,23 @@ def check_option_change(
 def check_laid_over(schema: TableSchema, options: Mapping[str, str]) -> None:
     """Refuse options of one handle that only its table can have; raises Invalid.
 
-    Files tell by their schema where they lie, whether whoever wrote them marked the rows that they
-    replace, and by what they are sorted (``SchemaManager.checkAlterTableOption``, which Paimon asks
-    about such options, too).
+    Files tell by their schema where they lie, how their rows are merged, whether whoever wrote them
+    marked the rows that they replace, and by what they are sorted
+    (``SchemaManager.checkAlterTableOption``, which Paimon asks about such options, too).
     """
+    check_path_options(options)
+    keys = (schema.primary_keys, schema.partition_keys)
     for key, value in options.items():
-        if key == "bucket":
-            laid_number, number = TableOptions({key: value}).bucket, schema.table_options.bucket
-            same = laid_number == number or min(laid_number, number) < 1
-        else:
-            same = key not in _PLACING or is_unchanged(
-                schema.options, key, value, schema.primary_keys, schema.partition_keys
-            )
-        if not same:
+        if key not in _IMMUTABLE and key not in _PLACING:
+            continue
+        unsaid = _UNSAID.get(key, "false")
+        if schema.options.get(key, unsaid).strip() == value.strip():
+            continue
+        if not is_unchanged(schema.options, key, value, *keys):
             raise Invalid(
-                f"option '{key}' cannot be laid over a table: what is written by it could not be "
-                "read without; it is the table's own, and fixed once that holds data"
+                f"option '{key}' cannot be laid over a table, whose files are written and read by "
+                "its own: a handle with another would show wrong rows, or write such as the table "
+                "does not find; create another table"
             )
     if not schema.primary_keys:
         return
