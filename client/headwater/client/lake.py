@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Self, TypeVar
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.events import ANY_EVENT, EventFilter, EventPage
@@ -38,6 +40,7 @@ __all__ = ["Lake"]
 T = TypeVar("T")
 
 
+@checks_arguments
 class Lake:
     """A warehouse: its databases and tables. Made by `headwater.client.connect`.
 
@@ -333,7 +336,7 @@ class Lake:
         self._catalog.tables.alter(identifier, changes)
         return self.table(name)
 
-    def register_table(self, name: str, path: str) -> Table:
+    def register_table(self, name: str, path: str | os.PathLike[str]) -> Table:
         """Give the table whose files are at a path a name, and give its handle.
 
         Outside the warehouse it becomes an external table, inside it one of the catalog's own.
@@ -344,7 +347,7 @@ class Lake:
             Invalid: No table is there, or it has another name already.
             NotFound: There is no such database.
         """
-        self._catalog.tables.register(Identifier.parse(name), path)
+        self._catalog.tables.register(Identifier.parse(name), os.fspath(path))
         return self.table(name)
 
     def reconcile(

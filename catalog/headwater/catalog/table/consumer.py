@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.consumers import ConsumerInfo
 from headwater.catalog.model.identifier import Identifier
@@ -17,6 +18,7 @@ from headwater.storage.table_storage import SnapshotPointer
 __all__ = ["Consumer"]
 
 
+@checks_arguments
 class Consumer:
     """A saved position in a table's history; made by `Table.consumer`.
 

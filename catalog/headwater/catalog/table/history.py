@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar
 
 from headwater.catalog.model.access import ALL_OF_IT, TableAccess
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.consumers import ConsumerInfo
@@ -48,6 +49,7 @@ _WATERMARK = "watermark-"
 _NO_WATERMARK = -(2**63)
 
 
+@checks_arguments
 class TableHistory:
     """A table's present and past; `headwater.catalog.table.table.Table` adds reading and writing.
 

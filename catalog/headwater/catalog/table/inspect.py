@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.scan import Rows, Scan
@@ -42,6 +43,7 @@ from headwater.storage.types.values import StorageValue, parse_partition_text
 __all__ = ["Inspect"]
 
 
+@checks_arguments
 class Inspect:
     """The system tables of one table or branch; made by `Table.inspect`.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from functools import cached_property, partial
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.capabilities import Operation
@@ -48,6 +49,7 @@ _LOG = logging.getLogger(__name__)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+@checks_arguments
 class TableLifecycle(ReadableTable):
     """A table whose contents come and go; `headwater.catalog.table.table.Table` adds writing."""
 

@@ -9,6 +9,7 @@ from itertools import chain as chained
 from typing import Self
 
 from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
@@ -37,6 +38,7 @@ from headwater.storage.table_storage import TableStorage
 __all__ = ["ReadableTable"]
 
 
+@checks_arguments
 class ReadableTable(TableHistory):
     """A table, to be read; `headwater.catalog.table.table.Table` adds writing."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.display import Display, time_text
 from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.catalog.table.progress import progress_bar
@@ -39,6 +40,7 @@ _AHEAD_SHARE = 4
 _MOST_STREAM_THREADS = 4
 
 
+@checks_arguments
 class Rows:
     """Splits to be read, and their rows as Arrow, Polars or pandas.
 

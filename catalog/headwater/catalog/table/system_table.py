@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows
@@ -25,6 +26,7 @@ _Content = Callable[[Sequence[str] | None], "pa.Table | Rows"]
 _RowReader = Callable[[Inspect, Sequence[str] | None], Rows]
 
 
+@checks_arguments
 class SystemTable:
     """A system table, to be read; made by `headwater.client.Lake.system_table`.
 

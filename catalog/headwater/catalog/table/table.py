@@ -11,6 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.upkeep import THIS_PROCESS, TableUpkeep
 from headwater.storage.commit.entries import PartitionFilter
@@ -30,6 +31,7 @@ from headwater.storage.write.table_writer import CommitMessage
 __all__ = ["Table"]
 
 
+@checks_arguments
 class Table(TableUpkeep):
     """A table, to be read and written.
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.lifecycle import TableLifecycle
@@ -41,6 +42,7 @@ __all__ = ["THIS_PROCESS", "Maintenance", "TableUpkeep"]
 THIS_PROCESS = LocalExecutor(min(pa.cpu_count(), 4))
 
 
+@checks_arguments
 class TableUpkeep(TableLifecycle):
     """A table that is kept in order; `headwater.catalog.table.table.Table` adds writing."""
 
