@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from headwater.catalog.table.upkeep import TableUpkeep
 from headwater.client import Lake
 from headwater.storage.errors import Invalid, NotFound
 
@@ -61,3 +62,5 @@ def test_upkeep_is_found_in_one_place(lake: Lake) -> None:
     assert table.maintenance.expire(retain_max=1, retain_min=1).expired == (1, 2)
     assert table.maintenance.remove_orphan_files(dry_run=True).files == ()
     assert repr(table.maintenance).startswith("Maintenance(sales.k: compact, compact_manifests, ")
+    upkeep = {name for name in vars(TableUpkeep) if not name.startswith("_")} - {"maintenance"}
+    assert {name.removesuffix("_snapshots") for name in upkeep} <= vars(table.maintenance).keys()

@@ -410,7 +410,9 @@ class Maintenance:
     def __init__(self, table: TableUpkeep) -> None:
         self.compact = table.compact
         self.compact_manifests = table.compact_manifests
+        self.compaction_due = table.compaction_due
         self.expire = table.expire_snapshots
+        self.expire_changelogs = table.expire_changelogs
         self.expire_tags = table.expire_tags
         self.expire_partitions = table.expire_partitions
         self.mark_partitions_done = table.mark_partitions_done
