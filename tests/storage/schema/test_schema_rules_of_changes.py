@@ -104,6 +104,17 @@ def test_an_empty_tables_keys_may_come_as_options() -> None:
             },
             SetOption("clustering.columns", "amount"), "sorted by it",
         ),
+        (
+            {
+                "pk-clustering-override": "true", "sink.clustering.by-columns": "note",
+                "deletion-vectors.enabled": "true",
+            },
+            SetOption("sink.clustering.by-columns", "amount"), "sorted by it",
+        ),
+        (
+            {"sink.clustering.by-columns": "note"}, DropColumn(("note",)),
+            "'sink.clustering.by-columns' names it",
+        ),
         ({}, SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),
         ({"ignore-delete": "true"}, RemoveOption("ignore-delete"), "from true to false"),
         ({}, SetOption("fields.nothing.ignore-retract", "true"), "'nothing', which does not"),
@@ -146,6 +157,7 @@ def test_options_follow_a_column_to_its_new_name() -> None:
             "fields.default-aggregate-function": "sum",
             "fields.amount.nested-key": "amount",
             "clustering.columns": "note",
+            "sink.clustering.by-columns": "amount,note",
             "comment-of-note": "note",
         }
     )
@@ -157,6 +169,7 @@ def test_options_follow_a_column_to_its_new_name() -> None:
         "fields.default-aggregate-function": "sum",
         "fields.sum.nested-key": "sum",
         "clustering.columns": "remark",
+        "sink.clustering.by-columns": "sum,remark",
         "comment-of-note": "note",
     }
 

@@ -14,9 +14,10 @@ from headwater.storage.options.choices import (
 from headwater.storage.options.field_options import RECORD_EXPIRE_TIME, RECORD_TIME_FIELD
 from headwater.storage.options.option_map import parse_boolean
 from headwater.storage.options.quantities import parse_bytes, parse_duration
-from headwater.storage.options.table_options import TableOptions
+from headwater.storage.options.table_options import CLUSTERING_COLUMNS, TableOptions
 
 __all__ = [
+    "CLUSTERING_COLUMNS",
     "RECORD_EXPIRE_TIME",
     "RECORD_TIME_FIELD",
     "BucketFunction",

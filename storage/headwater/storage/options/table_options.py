@@ -15,8 +15,10 @@ from headwater.storage.options.file_options import FileOptions
 from headwater.storage.options.quantities import parse_bytes, parse_duration
 from headwater.storage.options.retention_options import RetentionOptions
 
-__all__ = ["TableOptions"]
+__all__ = ["CLUSTERING_COLUMNS", "TableOptions"]
 
+CLUSTERING_COLUMNS = ("clustering.columns", "sink.clustering.by-columns")
+"""The option that lists the columns to sort by, and its older name, which counts without it."""
 _FORMER_IGNORE_DELETE = (
     "first-row.ignore-delete",
     "deduplicate.ignore-delete",
@@ -233,10 +235,8 @@ class TableOptions(FieldOptions, FileOptions, RetentionOptions):
     @property
     def clustering_columns(self) -> tuple[str, ...]:
         """The columns that compaction sorts rows by."""
-        for key in ("clustering.columns", "sink.clustering.by-columns"):
-            if key in self.raw:
-                return tuple(name for name in map(str.strip, self.raw[key].split(",")) if name)
-        return ()
+        text = next((self.raw[key] for key in CLUSTERING_COLUMNS if key in self.raw), "")
+        return tuple(name for name in map(str.strip, text.split(",")) if name)
 
     @property
     def overrides_key_order(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import TableOptions
+from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions
 from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import TYPE_OPTION, TableType
@@ -65,7 +65,7 @@ _COLUMN_LISTS = (
     "bucket-key",
     "sequence.field",
     "rowkind.field",
-    "clustering.columns",
+    *CLUSTERING_COLUMNS,
     "upsert-key",
 )
 # As well, and the indexes that they name know a column by its name.
@@ -131,10 +131,10 @@ def check_option_change(
     one_way = key in ("ignore-delete", "ignore-update-before")
     if one_way and present == "true" and wanted == "false":
         raise Invalid(f"option '{key}' cannot be changed from true to false")
-    if key == "clustering.columns" and "pk-clustering-override" in options:
+    if key in CLUSTERING_COLUMNS and "pk-clustering-override" in options:
         raise Invalid(
-            "option 'clustering.columns' cannot be changed while 'pk-clustering-override' is set: "
-            "the files there are sorted by it"
+            f"option '{key}' cannot be changed while 'pk-clustering-override' is set: the files "
+            "there are sorted by it"
         )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import ChangelogProducer, MergeEngine
+from headwater.storage.options import CLUSTERING_COLUMNS, ChangelogProducer, MergeEngine
+from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -113,7 +114,7 @@ def _check_blob_options(schema: TableSchema) -> None:
                 f"'blob-field' names '{name}', which is not a column of type BLOB, ARRAY<BLOB> or "
                 "MAP<…, BLOB>"
             )
-    plain = {item.name for item in schema.fields if _root(item.type) == "BLOB"}
+    plain = {item.name for item in schema.fields if is_plain_blob(item.type)}
     descriptors = _named(options, _DESCRIPTORS if _DESCRIPTORS in options else _FORMER_DESCRIPTORS)
     views = _named(options, _VIEWS)
     for option, names in ((_DESCRIPTORS, descriptors), (_VIEWS, views)):
@@ -221,9 +222,7 @@ def _check_places(schema: TableSchema) -> None:
                 f"column '{first}' of type {places[first]} needs files of format parquet, but "
                 f"'{option}' is '{name.strip()}'"
             )
-    clustering = "clustering.columns"
-    if clustering not in options:
-        clustering = "sink.clustering.by-columns"
+    clustering = next((key for key in CLUSTERING_COLUMNS if key in options), CLUSTERING_COLUMNS[0])
     for option in (clustering, "bucket-key", "sequence.field"):
         for name in _named(options, option):
             if name in places:
@@ -244,10 +243,6 @@ def _check_places(schema: TableSchema) -> None:
     for name, data_type in places.items():
         if any(part.root is Root.GEOGRAPHY and "," in part.crs for part in atomic_parts(data_type)):
             raise Invalid(f"column '{name}': Iceberg's metadata takes no comma in a CRS")
-
-
-def _root(data_type: DataType) -> str:
-    return data_type.root if isinstance(data_type, AtomicType) else ""
 
 
 def _named(options: Mapping[str, str], option: str) -> list[str]:
