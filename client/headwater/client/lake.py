@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.databases import DatabaseInfo
 from headwater.catalog.model.events import ANY_EVENT, EventFilter, EventPage
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
-from headwater.catalog.model.page import Page
+from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.reconcile import Reconciliation, Watch
 from headwater.catalog.model.temporary_keys import TemporaryKey
@@ -36,8 +36,6 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.write.creation import refuse_unwritable
 
 __all__ = ["Lake"]
-
-T = TypeVar("T")
 
 
 @checks_arguments
@@ -139,10 +137,8 @@ class Lake:
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
         """The names of all databases, or of those that match a SQL LIKE pattern."""
-        return list(
-            _all_pages(
-                lambda token: self._catalog.databases.list(pattern=pattern, page_token=token)
-            )
+        return all_pages(
+            lambda token: self._catalog.databases.list(pattern=pattern, page_token=token)
         )
 
     def create_database(
@@ -205,10 +201,8 @@ class Lake:
 
     def list_tables(self, database: str, pattern: str | None = None) -> list[str]:
         """The names of all tables of a database, or of those that match a SQL LIKE pattern."""
-        return list(
-            _all_pages(
-                lambda token: self._catalog.tables.list(database, pattern=pattern, page_token=token)
-            )
+        return all_pages(
+            lambda token: self._catalog.tables.list(database, pattern=pattern, page_token=token)
         )
 
     def create_table(
@@ -450,22 +444,17 @@ class Lake:
         return self.register_table(name, location)
 
     def rename_table(self, source: str, destination: str) -> None:
-        """Give a table another name, in another database if so asked."""
+        """Give a table another name, in another database if so asked.
+
+        Raises:
+            AlreadyExists: The name is taken.
+            NotFound: There is no such table, or no such database.
+        """
         self._catalog.tables.rename(Identifier.parse(source), Identifier.parse(destination))
 
     def drop_table(self, name: str, *, ignore_if_not_exists: bool = False) -> None:
         """Drop a table and, unless it is external, its files."""
         self._catalog.tables.drop(Identifier.parse(name), ignore_if_not_exists=ignore_if_not_exists)
-
-
-def _all_pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
-    token: str | None = None
-    while True:
-        found = page(token)
-        yield from found.items
-        token = found.next_token
-        if token is None:
-            return
 
 
 def _schema(
