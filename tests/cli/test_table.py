@@ -45,7 +45,14 @@ def server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture(params=["folder", "server", "database"])
+# One process of those that share the tests starts the server.
+@pytest.fixture(
+    params=[
+        "folder",
+        pytest.param("server", marks=pytest.mark.xdist_group("a server of tables")),
+        "database",
+    ]
+)
 def look(
     request: pytest.FixtureRequest, headwater: Headwater, folder: Path
 ) -> Callable[..., list[dict[str, object]]]:

@@ -67,6 +67,7 @@ def test_the_server_waits_for_the_upgrade_and_that_for_the_database() -> None:
     assert grace > ServerSettings().shutdown_timeout.total_seconds()
 
 
+@pytest.mark.modes
 @pytest.mark.postgresql
 def test_its_steps_bring_up_a_server(
     tmp_path: Path, new_postgresql_database: Callable[[], str]

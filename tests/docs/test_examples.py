@@ -88,6 +88,8 @@ def _trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
+# They are run by `make check`.
+@pytest.mark.modes
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_python_examples(page: Path, server: str, tmp_path: Path) -> None:
     room = tmp_path / "room"

@@ -250,6 +250,7 @@ def _commit(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
     return commit_snapshot(table.storage, table.pointer, snapshot, base, [])
 
 
+@pytest.mark.parametrize("server", POSTGRESQL_IN_MODES, indirect=True)
 def test_an_answer_after_a_kill_is_true_even_with_a_rival(server: MortalServer) -> None:
     """Whoever commits while the server is down: True means in the history, False means not."""
     answers: list[bool] = []

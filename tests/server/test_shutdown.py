@@ -31,7 +31,7 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
-@pytest.fixture(params=[1, 2], ids=["one", "workers"])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.modes)], ids=["one", "workers"])
 def process(request: pytest.FixtureRequest, tmp_path: Path, gate: Path) -> Iterator[Process]:
     settings = {
         "port": 0,

@@ -38,6 +38,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         assert started.wait(timeout=120) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.modes
 def test_their_counts_add_up_and_one_that_dies_is_replaced(server: subprocess.Popen[str]) -> None:
     assert server.stderr is not None
     address = address_in(server.stderr)

@@ -133,6 +133,7 @@ def test_settings_of_the_session_do_not_change_the_rows(
         assert {tuple(row) for row in found.collect()} == expected(CONDITION)
 
 
+@pytest.mark.modes
 def test_the_frame_is_as_any_other(lake: SparkLake, table: str, spark: SparkSession) -> None:
     """A plan with a counter would be refused in subqueries, and counted on in a joined part."""
     frame = lake.sql(QUERY)

@@ -268,17 +268,9 @@ def generated(spark: SparkSession, dice: random.Random, kinds: str) -> DataFrame
     return spark.createDataFrame(named, _COLUMNS).coalesce(1)
 
 
-@pytest.mark.parametrize(
-    ("engine", "seed"),
-    [
-        ("sequence", 1),
-        *(
-            pytest.param(engine, seed, marks=pytest.mark.modes)
-            for engine in _ENGINES
-            for seed in (2, 3)
-        ),
-    ],
-)
+@pytest.mark.modes
+@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("engine", _ENGINES)
 def test_both_ways_give_the_same_rows(
     spark: SparkSession, lake: SparkLake, engine: str, seed: int
 ) -> None:
