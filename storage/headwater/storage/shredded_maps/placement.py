@@ -23,12 +23,11 @@ __all__ = ["NO_COLUMN", "Placement", "placement"]
 
 NO_COLUMN = -1
 
-# After so many rows in which all keys have columns, those that follow are looked at all at once, so
-# many entries of them at first.
-_CALM_ROWS = 64
-_LEAST_LOOKED_AT = 1 << 10
-# Entries that are gone through row by row before others are looked at all at once.
-_MOST_LOOPED = 1 << 13
+# After so many rows in which all keys have columns, those that follow are looked at all at once: to
+# change over costs as much as some dozen rows.
+_CALM_ROWS = 128
+# Entries that are looked at, in either way, before the next ones are: twice as many each time.
+_FEW_ENTRIES = 1 << 11
 
 
 class Placement(Protocol):
@@ -77,19 +76,19 @@ class _Recent:
             return owners
         self._make_room(int(numbers.max()))
         found = np.full(len(owners), NO_COLUMN, np.int64)
-        at, looked_at = 0, len(owners)
+        at, entries, evicts = 0, len(owners), False
         while at < len(owners):
-            stop = _whole_rows(owners, at, looked_at)
-            end = at + self._until_full(owners[at:stop], numbers[at:stop])
-            found[at:end] = self._column_of[numbers[at:end]]
-            # The last of a column's entries counts: later assignments go over earlier ones.
-            self._used[found[at:end]] = owners[at:end] + self._rows
-            at, looked_at = end, 2 * looked_at
+            stop = _whole_rows(owners, at, entries)
+            if evicts:
+                end = at + self._with_evictions(owners[at:stop], numbers[at:stop], found[at:stop])
+            else:
+                end = at + self._until_full(owners[at:stop], numbers[at:stop])
+                found[at:end] = self._column_of[numbers[at:end]]
+                # The last of a column's entries counts: later assignments go over earlier ones.
+                self._used[found[at:end]] = owners[at:end] + self._rows
+            at, entries = end, 2 * entries
             if end < stop:
-                stop = _whole_rows(owners, end, _MOST_LOOPED)
-                evicted = self._with_evictions(owners[end:stop], numbers[end:stop])
-                at, looked_at = end + len(evicted), _LEAST_LOOKED_AT
-                found[end:at] = evicted
+                evicts, entries = not evicts, _FEW_ENTRIES
         self._rows += int(owners[-1]) + 1
         return found
 
@@ -120,11 +119,14 @@ class _Recent:
         self._key_of += keys.tolist()
         return end
 
-    def _with_evictions(self, owners: Integers, numbers: Integers) -> list[int]:
-        """The columns of rows that take columns from keys; of none after some that did not.
+    def _with_evictions(self, owners: Integers, numbers: Integers, found: Integers) -> int:
+        """Place rows that take columns from keys, up to where a number of rows took none.
 
         Which column is the least recently used one, only the rows before tell: this alone goes
         row by row. It comes to it where a file has more keys than columns.
+
+        Returns:
+            The number of entries that got their places in `found`.
         """
         column_of: dict[int, int] = {key: at for at, key in enumerate(self._key_of)}
         order = np.lexsort((np.arange(len(self._key_of)), self._used[: len(self._key_of)]))
@@ -134,7 +136,6 @@ class _Recent:
         firsts = np.flatnonzero(np.diff(owners, prepend=-1))
         of_rows = zip((owners[firsts] + self._rows).tolist(), firsts.tolist(), strict=True)
         every = numbers.tolist()
-        found: list[int] = []
         calm = 0
         for (row, start), (_, end) in pairwise(chain(of_rows, [(0, len(every))])):
             keys = every[start:end]
@@ -157,14 +158,14 @@ class _Recent:
                 if column != NO_COLUMN:
                     recent.move_to_end(column)
                     used[column] = row
-            found += taken
+            found[start:end] = taken
             if calm == _CALM_ROWS:
                 break
         self._used[:] = used
         self._key_of = [recent[at] for at in range(len(recent))]
         self._column_of[:] = NO_COLUMN
         self._column_of[self._key_of] = np.arange(len(self._key_of))
-        return found
+        return end
 
 
 def _whole_rows(owners: Integers, start: int, count: int) -> int:
