@@ -75,6 +75,14 @@ def first(lake: SparkLake, text: str) -> object:
         ("SELECT count(*) FROM sys.tables WHERE database_name = 'db'", 2),
         ("SELECT max(label) FROM named WHERE number = 3", "new"),
         ("SELECT sum(n.number) FROM nested n", 10),
+        ("SELECT orders.id FROM db.orders WHERE orders.id IN (SELECT orders.id - 1 FROM db.orders) "
+         "ORDER BY orders.id DESC LIMIT 1", 28),
+        ("SELECT count(*) FROM db.orders WHERE orders.id IN (SELECT orders.id FROM other.orders)",
+         2),
+        ("WITH orders(v) AS (SELECT parse_json('{\"a\": 5}')) SELECT CAST(v:a AS INT) FROM orders",
+         5),
+        ("WITH RECURSIVE items(id) MAX RECURSION LEVEL 9 AS (SELECT 1 UNION ALL "
+         "SELECT id + 1 FROM items WHERE id < 3) SELECT count(*) FROM items", 3),
         ("SELECT nested.number FROM other.orders JOIN db.nested ON nested.number = id + 1 "
          "WHERE id = 1", 2),
     ],

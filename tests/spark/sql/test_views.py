@@ -1,6 +1,7 @@
 """Views, and tables that are made of queries."""
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
@@ -83,6 +84,41 @@ def test_a_view_reads_the_tables_of_its_own_database(people: SparkLake) -> None:
     people.sql("CREATE TABLE other.people (only INT)")
     people.sql("CREATE VIEW other.v AS SELECT * FROM people")
     assert people.sql("SELECT * FROM other.v").columns == ["only"]
+
+
+@pytest.mark.modes
+def test_a_view_reads_neither_itself_nor_temporary_views(people: SparkLake) -> None:
+    people.sql("CREATE VIEW v AS SELECT id FROM people")
+    people.sql("CREATE VIEW w AS SELECT id FROM v")
+    people.sql("CREATE TEMPORARY VIEW people AS SELECT 7 AS id")
+    for text, message in {
+        "CREATE OR REPLACE VIEW v AS SELECT id FROM v": "db.v reads itself: db.v -> db.v",
+        "ALTER VIEW v AS SELECT id FROM w": "db.v reads itself: db.v -> db.w -> db.v",
+        "CREATE VIEW x AS SELECT id FROM people": "'people' is a temporary view",
+    }.items():
+        with pytest.raises(Invalid, match=message):
+            people.sql(text)
+    people.sql("CREATE VIEW x AS SELECT id FROM db.people")
+    assert rows(people.sql("SELECT * FROM x")) == rows(people.sql("SELECT * FROM w"))
+    people.sql("DROP VIEW people")
+
+
+@pytest.mark.modes
+def test_a_view_keeps_its_columns_when_those_of_its_tables_change(people: SparkLake) -> None:
+    people.sql("CREATE VIEW v AS SELECT * FROM people WHERE id < 3")
+    people.sql(
+        "CREATE VIEW w (town, number, label) AS SELECT city, p.* EXCEPT (city) FROM people p"
+    )
+    people.sql("ALTER TABLE people ALTER COLUMN city FIRST")
+    people.sql("ALTER TABLE people ADD COLUMN age INT AFTER city")
+    assert rows(people.sql("SELECT * FROM v")) == [(1, "ada", "x"), (2, "bob", "y")]
+    assert people.sql("SELECT * FROM v").columns == ["id", "name", "city"]
+    assert rows(people.sql("SELECT label FROM w WHERE town = 'y' AND number = 2")) == [("bob",)]
+    people.sql("ALTER VIEW v AS SELECT * FROM people")
+    assert people.sql("SELECT * FROM v").columns == ["city", "age", "id", "name"]
+    people.sql("ALTER TABLE people RENAME COLUMN name TO label")
+    with pytest.raises(AnalysisException, match="name"):
+        people.sql("SELECT * FROM v")
 
 
 @pytest.mark.modes

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
 from headwater.catalog.model.views import ViewSchema
+from headwater.spark.names import quoted
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
 from headwater.spark.sql.names import object_identifier
@@ -93,7 +98,8 @@ def _view_schema(name: Identifier, definition: _Definition, context: SqlContext)
 
     Names without a database are in the view's own, as they are whenever it is read.
     """
-    frame = query_frame(definition.query, replace(context, database=name.database))
+    within = replace(context, database=name.database)
+    frame = query_frame(definition.query, within, str(name))
     fields = paimon_schema(frame.schema).fields
     names = definition.names or [(field.name, None) for field in fields]
     if len(names) != len(fields):
@@ -108,8 +114,37 @@ def _view_schema(name: Identifier, definition: _Definition, context: SqlContext)
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise Invalid(f"view {name}: there are two columns '{twice}'; give them names of their own")
-    query = definition.query
+    query = _with_named_columns(definition.query, frame.columns, [label for label, _ in names])
     return ViewSchema(columns, query, {DIALECT: query}, definition.comment, definition.options)
+
+
+def _with_named_columns(query: str, columns: Sequence[str], labels: Sequence[str]) -> str:
+    """A view's query, which gives its columns whatever columns its tables get later.
+
+    What is not named (``*``) would else be other columns when those of a table are moved, dropped
+    or added, and the view would show them under its columns' names.
+
+    Args:
+        query: The query.
+        columns: The names of its columns now.
+        labels: The names of the view's columns.
+    """
+    if _names_columns(query) or len({name.casefold() for name in columns}) < len(columns):
+        return query
+    named = ", ".join(
+        quoted(name) if name == label else f"{quoted(name)} AS {quoted(label)}"
+        for name, label in zip(columns, labels, strict=True)
+    )
+    return f"SELECT {named} FROM (\n{query}\n)"
+
+
+def _names_columns(query: str) -> bool:
+    """True if a query certainly has no ``*`` among its columns."""
+    try:
+        found = sqlglot.parse_one(query, dialect=DIALECT)
+    except SqlglotError:
+        return False
+    return isinstance(found, exp.Query) and bool(found.selects) and not found.is_star
 
 
 def _alter(statement: Statement, context: SqlContext) -> None:

@@ -25,7 +25,7 @@ __all__ = ["query_frame", "read_relations", "shows_plans"]
 _CLOCK_NAME = "moment of the query"
 
 
-def query_frame(text: str, context: SqlContext) -> DataFrame:
+def query_frame(text: str, context: SqlContext, view: str | None = None) -> DataFrame:
     """The rows of a query, over tables of the catalog and whatever else the session knows.
 
     Tables are read as they are now; the frame keeps showing them so. Columns that the query does
@@ -34,12 +34,13 @@ def query_frame(text: str, context: SqlContext) -> DataFrame:
     Args:
         text: One query in Spark's dialect: ``SELECT``, ``WITH``, ``VALUES``, ``FROM``, ``TABLE``.
         context: The user's; it is told what the query reads.
+        view: The view that the query is to define.
 
     Raises:
         Invalid, NotFound, Unsupported: As `splice`.
         AnalysisException, ParseException: Spark's own, for what it refuses.
     """
-    spliced = splice(text, context)
+    spliced = splice(text, context, view)
     relations = spliced.relations
     needs: Sequence[Need | None] = [None] * len(relations)
     if relations and shows_plans(context.session.spark):

@@ -32,7 +32,8 @@ _OF_GLOBAL_INDEXES = frozenset({"vector_search", "hybrid_search", "full_text_sea
 
 _VERSIONS = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMES = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
-_DIALECT = "spark"
+# The second reads `column:field` of a VARIANT, too.
+_DIALECTS = ("spark", "databricks")
 # What goes on with a value where a name without AS would be an alias.
 _OPERATORS = frozenset(
     {"AND", "OR", "DIV", "BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "IS", "AT", "COLLATE"}
@@ -120,15 +121,11 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier], Metada
     """
     words = read_words(text)
     clauses = _Clauses(text, words)
-    plain = clauses.blanked()
-    try:
-        trees = [tree for tree in sqlglot.parse(plain, dialect=_DIALECT) if tree is not None]
-    except SqlglotError:
-        trees = []
-    if len(trees) == 1 and isinstance(trees[0], exp.Query):
-        found = dict(_named_tables(trees[0]))
-        qualifiers = list(_qualifiers(trees[0]))
-        metadata = find_metadata(trees[0], text)
+    tree = _parsed(clauses.blanked())
+    if tree is not None:
+        found = dict(_named_tables(tree))
+        qualifiers = list(_qualifiers(tree))
+        metadata = find_metadata(tree, text)
     else:
         found, qualifiers = dict(_guessed_tables(words)), []
         metadata = MetadataNames()
@@ -148,6 +145,18 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier], Metada
     if unread is not None:
         raise Invalid(f"'{unread}' does not follow the name of a table")
     return sorted(references, key=lambda each: each.start), qualifiers, metadata
+
+
+def _parsed(text: str) -> exp.Query | None:
+    """The one query of a text; None if it cannot be read."""
+    for dialect in _DIALECTS:
+        try:
+            trees = [tree for tree in sqlglot.parse(text, dialect=dialect) if tree is not None]
+        except SqlglotError:
+            continue
+        if len(trees) == 1 and isinstance(trees[0], exp.Query):
+            return trees[0]
+    return None
 
 
 def _named_tables(
@@ -213,11 +222,7 @@ def _guessed_tables(
 
     A table that is missed is one that Spark does not find: never a wrong answer.
     """
-    given = {
-        word.text.casefold()
-        for word, *after in zip(words, words[1:], words[2:], strict=False)
-        if [each.text.upper() for each in after] == ["AS", "("]
-    }
+    given = _given_names(words)
     at = 0
     while at < len(words):
         word = words[at]
@@ -241,6 +246,26 @@ def _guessed_tables(
             if following is None or following.text != ",":
                 break
             at += 1
+
+
+def _given_names(words: Sequence[Word]) -> set[str]:
+    """The names before ``AS (``, folded: ``t``, ``t(a, b)``, ``t MAX RECURSION LEVEL 9``."""
+    given: set[str] = set()
+    texts = [word.text.upper() if word.kind is not WordKind.STRING else "" for word in words]
+    for at, word in enumerate(words):
+        end = at + 1
+        if word.is_name and texts[end : end + 1] == ["("]:
+            depth = 0
+            while end < len(words):
+                depth += (texts[end] == "(") - (texts[end] == ")")
+                end += 1
+                if not depth:
+                    break
+        if texts[end : end + 3] == ["MAX", "RECURSION", "LEVEL"]:
+            end += 4
+        if word.is_name and texts[end : end + 2] == ["AS", "("]:
+            given.add(word.text.casefold())
+    return given
 
 
 class _Clauses:

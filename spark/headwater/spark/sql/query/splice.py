@@ -41,6 +41,8 @@ class Spliced:
 @dataclass
 class _Splicer:
     opened: Relations
+    defined: str | None = None
+    """The view whose query is the text, if one is defined."""
     relations: list[Relation] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
     """The views around the text at hand."""
@@ -52,7 +54,8 @@ class _Splicer:
         changes: list[tuple[int, int, str]] = []
         unaliased: dict[tuple[str, ...], str] = {}
         added: dict[Place, tuple[str, ...]] = {}
-        shorts = [each.parts[-1].casefold() for each in references if not each.has_alias]
+        # Only where a column says more of its table's name do two tables of one name need others.
+        called = self._called(references, database) if qualifiers else {}
         for reference in references:
             if self._is_sparks(reference):
                 continue
@@ -65,7 +68,7 @@ class _Splicer:
             alias = None
             if not reference.has_alias and not reference.is_bare:
                 alias = reference.parts[-1]
-                if len(reference.parts) > 1 and shorts.count(alias.casefold()) > 1:
+                if len(reference.parts) > 1 and len(called.get(alias.casefold(), ())) > 1:
                     # Two tables of one name: only their databases tell them apart.
                     alias = ".".join(reference.parts)
                 unaliased[_folded(reference.parts)] = alias
@@ -88,13 +91,43 @@ class _Splicer:
             at = end
         return "".join([*pieces, _plain(text[at:])])
 
+    def _called(
+        self, references: Sequence[Reference], database: str | None
+    ) -> dict[str, set[tuple[str, ...]]]:
+        """The tables that a query gives no name of its own, by their own names."""
+        called: dict[str, set[tuple[str, ...]]] = {}
+        for each in references:
+            if each.has_alias or each.is_bare:
+                continue
+            parts = each.parts
+            if len(parts) == 3 and parts[0] == self.opened.context.catalog.warehouse:
+                parts = parts[1:]
+            if len(parts) == 1 and database is not None:
+                parts = (database, *parts)
+            called.setdefault(parts[-1].casefold(), set()).add(parts)
+        return called
+
     def _is_sparks(self, reference: Reference) -> bool:
-        """True for a temporary view, which goes before a table of the database in use."""
-        if len(reference.parts) != 1 or self.views or reference.function is not None:
+        """True for a temporary view, which goes before a table of the database in use.
+
+        Raises:
+            Invalid: It is named by a view that is being defined.
+        """
+        defines = self.defined is not None and self.views == [self.defined]
+        if len(reference.parts) != 1 or reference.function is not None:
+            return False
+        if self.views and not defines:
             return False
         if self._temporary is None:
             self._temporary = _temporary_views(self.opened.context)
-        return reference.parts[0].casefold() in self._temporary
+        found = reference.parts[0].casefold() in self._temporary
+        if found and defines:
+            raise Invalid(
+                f"view {self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
+                "which other sessions have not; write its query, or the database before the name "
+                "of a table"
+            )
+        return found
 
     def _refuse_unknown(self, reference: Reference) -> None:
         """Refuse what Spark cannot know either, or would take for something else."""
@@ -157,19 +190,22 @@ class _Splicer:
         return f"(SELECT * FROM (\n{inner}\n) {named})"
 
 
-def splice(text: str, context: SqlContext) -> Spliced:
+def splice(text: str, context: SqlContext, view: str | None = None) -> Spliced:
     """Put the catalog's tables into a query.
 
     Args:
         text: One query, without a semicolon.
         context: The user's.
+        view: The view that the query is to define: what it reads must be there for all.
 
     Raises:
-        Invalid: A clause cannot be read, or a view reads itself.
+        Invalid: A clause cannot be read, a view reads itself, or it reads a temporary view.
         NotFound: A table, view, snapshot or tag does not exist.
         Unsupported: It asks for what Headwater does not read.
     """
-    splicer = _Splicer(Relations(context))
+    splicer = _Splicer(Relations(context), view)
+    if view is not None:
+        splicer.views.append(view)
     spliced = splicer.splice(text, context.database)
     return Spliced(spliced, splicer.relations, splicer.opened)
 
