@@ -102,7 +102,9 @@ def write_frame(
     for column, value in static_partition(table.storage, partition or {}).items():
         if column not in df.columns:
             kind = table.schema.column(column).type
-            df = df.withColumn(column, literal(arrow_scalar(value, kind), spark_type(kind)))
+            told = literal(arrow_scalar(value, kind), spark_type(kind))
+            # `withColumn` would take the place of a column whose name differs in case.
+            df = df.select("*", told.alias(column))
     df = with_nested_defaults(df, table.schema, table.name)
     if unchanged_since is None:
         df = with_stored_values(session.spark, df, table.schema)

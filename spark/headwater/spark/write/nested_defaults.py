@@ -55,6 +55,9 @@ def with_nested_defaults(rows: DataFrame, schema: TableSchema, table: str) -> Da
             continue
         value = nested_default(field, table)
         if field.name in rows.columns:
-            value = sf.coalesce(sf.col(quoted(field.name)), value)
-        rows = rows.withColumn(field.name, value)
+            filled = sf.coalesce(sf.col(quoted(field.name)), value)
+            rows = rows.withColumn(field.name, filled)
+        else:
+            # `withColumn` would take the place of a column whose name differs in case.
+            rows = rows.select("*", value.alias(field.name))
     return rows
