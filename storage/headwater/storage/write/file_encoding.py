@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from headwater.storage.errors import Unsupported
 from headwater.storage.formats.avro import AVRO
 from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
-from headwater.storage.options import TableOptions
-from headwater.storage.schema.blob_columns import columns_in_blob_files, refuse_unwritable_blobs
+from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions
+from headwater.storage.schema.blob_columns import (
+    columns_in_blob_files,
+    is_plain_blob,
+    refuse_unwritable_blobs,
+)
 from headwater.storage.schema.file_indexes import written_file_indexes
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.vector_columns import (
@@ -22,6 +29,7 @@ from headwater.storage.schema.vector_columns import (
     VECTOR_MARK,
     columns_in_vector_files,
 )
+from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["FileEncoding", "file_encoding", "refuse_formats"]
 
@@ -118,12 +126,14 @@ def refuse_formats(schema: TableSchema) -> None:
     """Refuse a table whose files Headwater could not write: before any of them is begun.
 
     Raises:
-        Unsupported: There is no such format, it cannot hold a column or has no such codec, or
-            Headwater does not write such a file index; the message names it.
+        Unsupported: There is no such format, it cannot hold a column or has no such codec, rows
+            have no order by which files are to be sorted, or Headwater does not write such a file
+            index; the message names it.
         Invalid: An option is malformed.
     """
     written_file_indexes(schema.options, schema.fields)
     refuse_unwritable_blobs(schema)
+    _refuse_unordered(schema)
     vectors = columns_in_vector_files(schema)
     apart = {*columns_in_blob_files(schema), *vectors}
     fields = [item for item in data_file_fields(schema) if item.name not in apart]
@@ -136,3 +146,20 @@ def refuse_formats(schema: TableSchema) -> None:
         for changelog in (False, True):
             encoding = file_encoding(schema, level, changelog=changelog)
             encoding.format.refuse(fields, encoding.compression)
+
+
+def _refuse_unordered(schema: TableSchema) -> None:
+    """Refuse rows that no compaction of ours would bring to level 1, where readers look for them.
+
+    With ``write-only`` another engine compacts, which may know an order.
+    """
+    options = schema.table_options
+    if not schema.primary_keys or not options.overrides_key_order or options.write_only:
+        return
+    for item in schema.columns(options.clustering_columns):
+        if is_plain_blob(item.type) or pa.types.is_nested(to_arrow(item.type)):
+            raise Unsupported(
+                f"'pk-clustering-override': rows have no order by column '{item.name}' of type "
+                f"{item.type}, which '{CLUSTERING_COLUMNS[0]}' names; name others, or set "
+                "'write-only' = 'true' and compact with another engine"
+            )
