@@ -75,10 +75,11 @@ class SchemaMerging:
     def _fields(
         self, path: tuple[str, ...], present: Sequence[DataField], given: Sequence[DataField]
     ) -> Iterator[SchemaChange]:
-        own = {field.name.casefold(): field for field in present}
+        own = {field.name: field for field in present}
+        alike = {field.name.casefold(): field for field in present}
         for field in given:
             at = (*path, field.name)
-            found = own.get(field.name.casefold())
+            found = own.get(field.name) or alike.get(field.name.casefold())
             if found is None:
                 yield AddColumn(at, replace(field.type, nullable=True))
             elif found.name != field.name:

@@ -17,6 +17,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 __all__ = [
     "ended_by_interrupt",
     "ensure_interpreter",
+    "is_set",
     "local_session",
     "release_frame",
     "session_at",
@@ -84,6 +85,16 @@ def session_at(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def is_set(spark: SparkSession, key: str) -> bool:
+    """True if a setting of Spark's that is true or false is true, in whatever case it is written.
+
+    Args:
+        spark: The session.
+        key: The setting, which Spark knows.
+    """
+    return (spark.conf.get(key) or "").strip().lower() == "true"
 
 
 def ensure_interpreter(spark: SparkSession) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
+from headwater.storage.errors import Invalid
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -31,3 +33,33 @@ def test_fields_keep_their_own_values(strict: SparkLake) -> None:
         "ON t.id = n.id WHEN MATCHED THEN UPDATE SET *"
     )
     assert rows(strict.sql("SELECT s.x, s.X FROM db.t")) == [(7, 8)]
+
+
+def test_each_column_of_a_source_stands_for_one(strict: SparkLake) -> None:
+    strict.catalog.create_table(
+        "db.t", pa.schema([(name, pa.int32()) for name in ("id", "a", "A")])
+    )
+    strict.sql("INSERT INTO db.t VALUES (1, 2, 3)")
+    merge = (
+        "INTO db.t USING (SELECT 1 AS id, 7 AS a) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    )
+    with pytest.raises(Invalid, match="the source lacks the columns A"):
+        strict.sql(f"MERGE {merge}")
+    strict.sql(f"MERGE WITH SCHEMA EVOLUTION {merge}")
+    assert rows(strict.sql("SELECT * FROM db.t")) == [(1, 7, 3)]
+
+
+def test_columns_that_differ_in_case_are_not_dropped(strict: SparkLake) -> None:
+    strict.sql("CREATE TABLE db.t (id INT, a INT)")
+    with pytest.raises(Invalid, match="column 'A' and the table's 'a' differ only in case"):
+        strict.sql(
+            "MERGE WITH SCHEMA EVOLUTION INTO db.t USING (SELECT 1 AS id, 7 AS a, 8 AS A) s "
+            "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+        )
+    strict.sql("CREATE TABLE db.u (id INT, s STRUCT<x: INT, X: INT>)")
+    strict.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO db.u USING "
+        "(SELECT 1 AS id, named_struct('X', 2, 'x', 1, 'y', 3) AS s) n ON u.id = n.id "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(strict.sql("SELECT s.x, s.X, s.y FROM db.u")) == [(1, 2, 3)]

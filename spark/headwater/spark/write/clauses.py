@@ -17,7 +17,7 @@ from headwater.spark.literal import literal
 from headwater.spark.names import parts_of, quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
 from headwater.spark.types import spark_type
-from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.join_condition import column_of, columns_by_name
 from headwater.spark.write.nested_defaults import nested_default
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType
@@ -301,20 +301,14 @@ class Projection:
 
     def _all_values(self) -> dict[str, Column]:
         """The source's columns of the table's names."""
-        values: dict[str, Column] = {}
-        missing: list[str] = []
-        for field in self._fields:
-            own = column_of(field.name, self._source_schema.names)
-            if own is None:
-                missing.append(field.name)
-            else:
-                values[field.name] = sf.col(f"{self._source}.{quoted(own)}")
+        own = columns_by_name([field.name for field in self._fields], self._source_schema.names)
+        missing = [field.name for field in self._fields if field.name not in own]
         if missing and not self._evolves:
             raise Invalid(
                 f"table {self._storage.name}: the source lacks the columns {', '.join(missing)}, "
                 "which * stands for; name the columns, or merge with schema evolution"
             )
-        return values
+        return {name: sf.col(f"{self._source}.{quoted(each)}") for name, each in own.items()}
 
     def _assigned(self, clause: Clause) -> dict[str, Column]:
         assert clause.values is not None

@@ -7,7 +7,7 @@ import pyspark.sql.types as st
 from headwater.catalog.table.table import Table
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.types import nullable_type, paimon_schema
-from headwater.spark.write.join_condition import column_of
+from headwater.spark.write.join_condition import columns_by_name
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 
@@ -25,9 +25,10 @@ def evolve(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
     Raises:
         Invalid, Unsupported, AlreadyExists, Conflict: As `merge_columns`.
     """
-    names = list(table.schema.field_by_name)
+    found = columns_by_name(list(table.schema.field_by_name), rows.names)
+    own = {given: name for name, given in found.items()}
     fields = [
-        st.StructField(column_of(each.name, names) or each.name, nullable_type(each.dataType))
+        st.StructField(own.get(each.name, each.name), nullable_type(each.dataType))
         for each in rows.fields
     ]
     return merge_columns(table, st.StructType(fields), merging)

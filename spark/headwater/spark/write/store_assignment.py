@@ -11,6 +11,8 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.spark.session import is_set
+from headwater.spark.write.join_condition import columns_by_name
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["StoreAssignment"]
@@ -45,7 +47,7 @@ class StoreAssignment:
                 "policy ANSI: set it to that"
             )
         self.spark = spark
-        self._is_ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
+        self._is_ansi = is_set(spark, "spark.sql.ansi.enabled")
         self._table = table
         self._fills = fills
         self._by_position = by_position
@@ -68,7 +70,7 @@ class StoreAssignment:
             return value
         if isinstance(source, st.StructType) and isinstance(target, st.StructType):
             return self._struct(value, source, target, where)
-        if (self._fills or self._by_position) and not _is_assignable(source, target):
+        if self._goes_within(source, target):
             match source, target:
                 case st.ArrayType(elementType=given), st.ArrayType(elementType=wanted):
                     return sf.transform(
@@ -80,6 +82,8 @@ class StoreAssignment:
                             value,
                             lambda _, each: self.assigned(each, given, wanted, f"{where}.value"),
                         )
+                    if _is_assignable(source.keyType, target.keyType):
+                        return self._map(value, source, target, where)
         if not _is_assignable(source, target):
             raise Invalid(
                 f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
@@ -98,6 +102,23 @@ class StoreAssignment:
         )
         failed = sf.raise_error(message).cast(target)
         return sf.when(value.isNotNull() & fitting.isNull(), failed).otherwise(fitting)
+
+    def _goes_within(self, source: st.DataType, target: st.DataType) -> bool:
+        """True if a collection is assigned item by item, as no cast of the whole will do."""
+        if not _is_assignable(source, target):
+            return self._fills or self._by_position
+        return not self._is_ansi and _changes_numbers(source, target)
+
+    def _map(self, value: Column, source: st.MapType, target: st.MapType, where: str) -> Column:
+        """A map whose keys get another type, too."""
+        keys, values = (
+            self.assigned(items, st.ArrayType(given), st.ArrayType(wanted), f"{where}.{name}")
+            for items, given, wanted, name in (
+                (sf.map_keys(value), source.keyType, target.keyType, "key"),
+                (sf.map_values(value), source.valueType, target.valueType, "value"),
+            )
+        )
+        return sf.map_from_arrays(keys, values)
 
     def _struct(
         self, value: Column, source: st.StructType, target: st.StructType, where: str
@@ -136,15 +157,25 @@ class StoreAssignment:
 
 
 def _fields_by_name(source: st.StructType, target: st.StructType) -> dict[str, st.StructField]:
-    """The fields of a value by those that they stand for: as they are written, else in any case."""
-    exact = {field.name: field for field in source.fields}
-    wanted = [field.name for field in target.fields]
-    found = {name: exact[name] for name in wanted if name in exact}
-    left = {name.casefold(): field for name, field in exact.items() if name not in found}
-    for name in wanted:
-        if name not in found and (own := left.pop(name.casefold(), None)) is not None:
-            found[name] = own
-    return found
+    """The fields of a value by those that they stand for."""
+    return {name: source[own] for name, own in columns_by_name(target.names, source.names).items()}
+
+
+def _changes_numbers(source: st.DataType, target: st.DataType) -> bool:
+    """True if numbers get another type, which may not hold them."""
+    match source, target:
+        case st.ArrayType(), st.ArrayType():
+            return _changes_numbers(source.elementType, target.elementType)
+        case st.MapType(), st.MapType():
+            return _changes_numbers(source.keyType, target.keyType) or _changes_numbers(
+                source.valueType, target.valueType
+            )
+        case st.StructType(), st.StructType():
+            return any(
+                _changes_numbers(one.dataType, other.dataType)
+                for one, other in zip(source.fields, target.fields, strict=True)
+            )
+    return isinstance(target, st.NumericType) and source != target
 
 
 def _is_assignable(source: st.DataType, target: st.DataType) -> bool:
