@@ -13,6 +13,7 @@ import pyspark.sql.types as st
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from headwater.spark.names import quoted
 from headwater.storage.errors import Unsupported
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -35,6 +36,7 @@ __all__ = [
     "spark_arrow_schema",
     "spark_schema",
     "spark_type",
+    "sql_type_text",
 ]
 
 _PLAIN: dict[Root, st.DataType] = {
@@ -75,6 +77,21 @@ def spark_type(data_type: DataType) -> st.DataType:
             return st.VariantType()
         case RowType():
             return spark_schema(data_type.fields)
+
+
+def sql_type_text(data_type: st.DataType) -> str:
+    """A type as Spark's SQL reads it, whatever TIMESTAMP means in the session."""
+    match data_type:
+        case st.TimestampType():
+            return "timestamp_ltz"
+        case st.ArrayType():
+            return f"array<{sql_type_text(data_type.elementType)}>"
+        case st.MapType():
+            return f"map<{sql_type_text(data_type.keyType)},{sql_type_text(data_type.valueType)}>"
+        case st.StructType():
+            parts = (f"{quoted(each.name)}:{sql_type_text(each.dataType)}" for each in data_type)
+            return f"struct<{','.join(parts)}>"
+    return data_type.simpleString()
 
 
 def spark_schema(fields: Sequence[DataField]) -> st.StructType:

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.names import quoted
+from headwater.spark.types import sql_type_text
 
 __all__ = ["parquet_files", "projected"]
 
@@ -40,7 +41,7 @@ def projected(
             # A text cannot say which of its parts hold no nulls.
             column = sf.lit(None).cast(column)
         if isinstance(column, st.DataType):
-            column = f"CAST(NULL AS {column.simpleString()})"
+            column = f"CAST(NULL AS {sql_type_text(column)})"
         elif isinstance(column, Column):
             # The frame's own columns keep their names.
             added = f"headwater column {len(others)}"

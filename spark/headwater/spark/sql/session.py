@@ -13,6 +13,7 @@ from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
+from headwater.spark.sql.ddl.column_types import session_type_names
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
 from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
 from headwater.spark.sql.ddl.functions import HANDLERS as FUNCTIONS
@@ -54,6 +55,8 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **INSERT,
     **MERGE,
 }
+# Statements in which types may stand.
+_DEFINING = ("CREATE", "REPLACE", "ALTER")
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 
 
@@ -78,9 +81,11 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
         )
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
+    spark = context.session.spark
+    if any(map(statements[0].peek, _DEFINING)):
+        statements[0].type_names = session_type_names(spark)
     with users_words():
         answer = run_statement(statements[0], context)
-    spark = context.session.spark
     if answer is None:
         return spark.createDataFrame([], st.StructType())
     return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer

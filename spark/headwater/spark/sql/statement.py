@@ -9,7 +9,7 @@ anew, so that it keeps its meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
@@ -217,9 +217,13 @@ class Statement:
     Args:
         source: The text that the statement is a part of.
         words: Its words.
+
+    Attributes:
+        type_names: The names of types that the session takes for others.
     """
 
     def __init__(self, source: str, words: Sequence[Word]) -> None:
+        self.type_names: Mapping[str, str] = {}
         self._source = source
         self._words = list(words)
         self._at = 0

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 import pyspark.sql.functions as sf
+import pyspark.sql.types as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -40,7 +41,7 @@ def in_session_zone(
 
 
 def _moment(spark: SparkSession, name: str, text: str) -> dt.datetime:
-    micros = sf.unix_micros(sf.lit(text).cast("timestamp"))
+    micros = sf.unix_micros(sf.lit(text).cast(st.TimestampType()))
     try:
         row = spark.range(1).select(micros).first()
     except PySparkException:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark.sql import SparkSession
+
 from headwater.spark.names import quoted
+from headwater.spark.session import is_set
 from headwater.spark.sql.names import quoted_identifier, string_literal
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
@@ -26,7 +29,7 @@ from headwater.storage.types.data_type import (
     VectorType,
 )
 
-__all__ = ["read_type", "short_type_text", "type_text"]
+__all__ = ["read_type", "session_type_names", "short_type_text", "type_text"]
 
 # Spark's precision of times, in digits of a second.
 _MICROSECONDS = 6
@@ -69,17 +72,28 @@ _MOST_DIGITS = 38
 _MOST_FRACTION = 9
 
 
+def session_type_names(spark: SparkSession) -> dict[str, str]:
+    """The names of types that a session's settings take for others, as `Statement` has them."""
+    found: dict[str, str] = {}
+    if (spark.conf.get("spark.sql.timestampType") or "").upper() == "TIMESTAMP_NTZ":
+        found["TIMESTAMP"] = "TIMESTAMP_NTZ"
+    if is_set(spark, "spark.sql.charAsVarchar"):
+        found |= {"CHAR": "VARCHAR", "CHARACTER": "VARCHAR"}
+    return found
+
+
 def read_type(statement: Statement) -> DataType:
     """Read a type; null is a value of it. Fields of structs have no ids yet.
 
-    TIMESTAMP is the type of a moment, with the local time zone, as in Spark unless it is told
-    otherwise.
+    TIMESTAMP is the type of a moment, with the local time zone, unless the session takes it for
+    another, see `session_type_names`.
 
     Raises:
         Invalid: There is no type.
     """
     refused = statement.unexpected("a type")
     name = statement.name().upper()
+    name = statement.type_names.get(name, name)
     match name:
         case "ARRAY" | "MULTISET":
             statement.expect("<")

@@ -20,7 +20,7 @@ from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.relations import paimon_settings
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.statement import Statement, read_words, split_statements
-from headwater.spark.types import spark_type
+from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
 from headwater.spark.write.evolve import evolve
 from headwater.spark.write.join_condition import column_of
@@ -196,7 +196,7 @@ def _with_defaults(text: str, table: Table, columns: Sequence[str]) -> str:
 
 def _default_text(table: Table, name: str) -> str:
     item = table.schema.column(name)
-    kind = spark_type(item.type).simpleString()
+    kind = sql_type_text(spark_type(item.type))
     if item.default_value is None:
         return f"CAST(NULL AS {kind})"
     text = item.default_value

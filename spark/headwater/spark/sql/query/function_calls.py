@@ -20,7 +20,7 @@ from headwater.spark.names import quoted
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.paimon_functions import is_paimon_function, max_partition
 from headwater.spark.sql.statement import Word, WordKind, read_words
-from headwater.spark.types import spark_type
+from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = [
@@ -174,12 +174,12 @@ def register(
     body = _body(name, spec)
     body = with_functions(body, context, [*around, str(name)], name.database)
     parameters = ", ".join(
-        f"{quoted(each.name)} {spark_type(each.data_type).simpleString()}"
+        f"{quoted(each.name)} {sql_type_text(spark_type(each.data_type))}"
         + ("" if each.default_value is None else f" DEFAULT {each.default_value}")
         for each in spec.input_params or ()
     )
     returned = spec.return_params or ()
-    returns = f"RETURNS {spark_type(returned[0].data_type).simpleString()} " if returned else ""
+    returns = f"RETURNS {sql_type_text(spark_type(returned[0].data_type))} " if returned else ""
     kind = "" if spec.is_deterministic else "NOT DETERMINISTIC "
     call = quoted(str(name))
     context.session.spark.sql(

@@ -164,7 +164,7 @@ class Relations:
         if _INTEGER.fullmatch(text):
             return int(text.rstrip("lL")) * 1000
         spark = self.context.session.spark
-        found = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP))").collect()[0][0]
+        found = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))").collect()[0][0]
         if found is None:
             raise Invalid(f"TIMESTAMP AS OF {text}: that is NULL, and no moment")
         return int(found) // 1000
