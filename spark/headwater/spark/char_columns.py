@@ -23,6 +23,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.char_types import (
+    AS_TEXT,
+    FILLS,
     TYPE_KEY,
     holds,
     is_bounded,
@@ -32,6 +34,7 @@ from headwater.spark.char_types import (
     with_types,
 )
 from headwater.spark.names import quoted
+from headwater.spark.session import is_set
 from headwater.spark.types import spark_type
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -53,8 +56,6 @@ __all__ = [
     "with_stored_values",
 ]
 
-_AS_TEXT = "spark.sql.legacy.charVarcharAsString"
-_FILLS = "spark.sql.readSideCharPadding"
 _STORED = "_headwater_stored_"
 
 _Leaf: TypeAlias = Callable[[Column, AtomicType], Column | None]
@@ -78,7 +79,7 @@ class CharColumns:
         bounded = {each.name: each.type for each in fields if is_bounded(each.type)}
         if not bounded or is_text(spark):
             return CharColumns()
-        return CharColumns(bounded, spark.conf.get(_FILLS) == "true")
+        return CharColumns(bounded, is_set(spark, FILLS))
 
     def within(self, schema: st.StructType) -> CharColumns:
         """Those in a schema of which other columns may have their names."""
@@ -216,7 +217,7 @@ def _stored_text(value: str, kind: DataType) -> str:
 
 def is_text(spark: SparkSession) -> bool:
     """True if CHAR and VARCHAR are plain text to a session."""
-    return spark.conf.get(_AS_TEXT) == "true"
+    return is_set(spark, AS_TEXT)
 
 
 def _filled(value: Column, kind: AtomicType) -> Column | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.types as st
+from pyspark import TaskContext
 
 from headwater.spark.names import quoted
 from headwater.spark.types import spark_type
@@ -23,6 +24,8 @@ from headwater.storage.types.data_type import (
 from headwater.storage.types.type_parts import atomic_parts
 
 __all__ = [
+    "AS_TEXT",
+    "FILLS",
     "TYPE_KEY",
     "declared_chars",
     "declared_schema",
@@ -38,6 +41,10 @@ __all__ = [
 
 TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """The entry of a column's metadata by which Spark knows its type."""
+AS_TEXT = "spark.sql.legacy.charVarcharAsString"
+"""The setting by which CHAR and VARCHAR are plain text to a session."""
+FILLS = "spark.sql.readSideCharPadding"
+"""The setting by which a session fills up what CHAR holds when it is read; true by default."""
 
 
 def is_char(kind: DataType) -> bool:
@@ -113,10 +120,14 @@ def declared_chars(schema: st.StructType, fields: Sequence[DataField]) -> list[D
 def filled_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
     """Rows whose columns of CHAR are filled up, as `CharColumns.read` gives them.
 
+    In a task it follows the session's settings.
+
     Args:
         batch: The rows.
         fields: Columns of theirs; those of nested types are left alone.
     """
+    if _of_task(AS_TEXT, default=False) or not _of_task(FILLS, default=True):
+        return batch
     for each in fields:
         if isinstance(each.type, AtomicType) and is_char(each.type):
             filled = pc.utf8_rpad(batch.column(each.name), width=each.type.length, padding=" ")
@@ -132,10 +143,14 @@ def keeps_no_spaces(schema: TableSchema, name: str) -> bool:
 def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
     """Rows for a table, as they are stored, as `with_stored_values` gives them.
 
+    In a task it follows the session's settings.
+
     Args:
         batch: The rows.
         schema: The table's; columns of nested types are left alone.
     """
+    if _of_task(AS_TEXT, default=False):
+        return batch
     names = set(batch.schema.names)
     for each in schema.fields:
         kind = each.type
@@ -155,6 +170,13 @@ def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
             column = pc.utf8_rpad(column, width=kind.length, padding=" ")
         batch = _with_column(batch, each.name, column)
     return batch
+
+
+def _of_task(setting: str, *, default: bool) -> bool:
+    """A setting of the session whose query the task at hand is of; it has those that were set."""
+    task = TaskContext.get()
+    value = None if task is None else task.getLocalProperty(setting)
+    return default if value is None else value.strip().lower() == "true"
 
 
 def _is_string(kind: pa.DataType) -> bool:

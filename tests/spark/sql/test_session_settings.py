@@ -1,0 +1,100 @@
+"""Settings of a session that change what statements mean, as in Spark's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.spark.conftest import rows
+
+from headwater.spark import SparkLake
+
+pytestmark = [pytest.mark.spark, pytest.mark.modes]
+
+
+@contextmanager
+def settings(spark: SparkSession, **given: str) -> Iterator[None]:
+    """Settings whose names begin with ``spark.sql.``, with ``_`` for their dots."""
+    named = {f"spark.sql.{key.replace('_', '.')}": value for key, value in given.items()}
+    before = {key: str(spark.conf.get(key)) for key in named}
+    for key, value in named.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
+
+
+def test_numbers_within_values_overflow_in_no_session(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, a ARRAY<INT>, m MAP<INT, TINYINT>)")
+    with settings(lake.spark, ansi_enabled="false"):
+        lake.sql("INSERT INTO db.t VALUES (1, array(2L, NULL), map(3L, 4)), (2, NULL, NULL)")
+        for wrong in (
+            "INSERT INTO db.t VALUES (9, array(3000000000L), NULL)",
+            "INSERT INTO db.t VALUES (9, NULL, map(3000000000L, 1))",
+            "INSERT INTO db.t VALUES (9, NULL, map(1, 300))",
+            "UPDATE db.t SET a = array(3000000000L)",
+        ):
+            with pytest.raises(PySparkException, match="overflows"):
+                lake.sql(wrong)
+    assert rows(lake.sql("SELECT * FROM db.t")) == [(1, [2, None], {3: 4}), (2, None, None)]
+
+
+def test_types_mean_what_the_session_says(lake: SparkLake) -> None:
+    columns = "id INT, t TIMESTAMP, z TIMESTAMP_LTZ, s STRUCT<t: TIMESTAMP>, c CHAR(3)"
+    with settings(lake.spark, timestampType="TIMESTAMP_NTZ", charAsVarchar="true"):
+        lake.sql(f"CREATE TABLE db.t ({columns})")
+        lake.sql("ALTER TABLE db.t ADD COLUMNS (u TIMESTAMP, d CHAR(2))")
+    assert {row[0]: row[1] for row in lake.sql("DESCRIBE db.t").collect()} == {
+        "id": "int", "t": "timestamp_ntz", "z": "timestamp", "s": "struct<t:timestamp_ntz>",
+        "c": "varchar(3)", "u": "timestamp_ntz", "d": "varchar(2)",
+    }  # fmt: skip
+
+
+def test_moments_keep_their_zones_where_timestamp_has_none(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, z TIMESTAMP) PARTITIONED BY (z)")
+    with settings(lake.spark, timestampType="TIMESTAMP_NTZ", session_timeZone="Asia/Kolkata"):
+        lake.sql("INSERT INTO db.t PARTITION (z = '2026-01-01 00:00:00Z') SELECT 1")
+        lake.sql("INSERT INTO db.t PARTITION (z = '2026-01-01 00:00:00') SELECT 2")
+        found = lake.sql("SELECT id, unix_seconds(z) - 1767225600 FROM db.t")
+        assert rows(found) == [(1, 0), (2, -19800)]
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_writes_of_the_format_fill_up_no_char_that_is_text(lake: SparkLake, value: str) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, c CHAR(5), v VARCHAR(3))")
+    new = lake.spark.sql("SELECT 1 AS id, 'ab' AS c, 'abc' AS v")
+    with settings(lake.spark, legacy_charVarcharAsString=value):
+        new.write.format("headwater").mode("append").save("db.t")
+        lake.write(new, "db.t")
+        lake.sql("INSERT INTO db.t VALUES (1, 'ab', 'abc')")
+        assert lake.catalog.table("db.t").scan().to_arrow()["c"].to_pylist() == ["ab"] * 3
+        assert rows(lake.sql("SELECT c FROM db.t")) == [("ab",)] * 3
+    new.write.format("headwater").mode("append").save("db.t")
+    assert lake.catalog.table("db.t").scan().to_arrow()["c"].to_pylist() == ["ab"] * 3 + ["ab   "]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("readSideCharPadding", "false"), ("legacy_charVarcharAsString", "true")]
+)
+def test_streams_fill_up_char_as_queries_do(lake: SparkLake, key: str, value: str) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, c CHAR(5))")
+    lake.catalog.table("db.t").write({"id": [1], "c": ["ab"]})
+    found: list[str] = []
+
+    def followed() -> list[str]:
+        frame = lake.spark.readStream.format("headwater").load("db.t").select("c")
+        found.clear()
+        query = frame.writeStream.foreachBatch(
+            lambda batch, _: found.extend(row[0] for row in batch.collect())
+        )
+        query.trigger(availableNow=True).start().awaitTermination()
+        return list(found)
+
+    assert followed() == ["ab   "]
+    with settings(lake.spark, **{key: value}):
+        assert followed() == ["ab"]
