@@ -158,7 +158,19 @@ def test_no_handle_writes_outside_of_its_table(table: Table) -> None:
         table.with_options({"data-file.prefix": "../../other/"})
 
 
-@pytest.mark.parametrize("option", ["chain-table.enabled", "num-sorted-run.compaction-trigger"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "chain-table.enabled",
+        "num-sorted-run.compaction-trigger",
+        # Of tables whose rows a compaction shows, rows would be committed that nobody sees.
+        "compaction.size-ratio",
+        "compaction.offpeak-ratio",
+        "compaction.small-file-ratio",
+        "lookup-compact",
+        "changelog-producer.row-deduplicate",
+    ],
+)
 def test_nothing_is_done_with_options_that_say_nothing(table: Table, option: str) -> None:
     before = {file.path for file in table.storage.files.walk(table.storage.layout.location)}
     handle = table.with_options({option: "maybe"})
@@ -168,6 +180,8 @@ def test_nothing_is_done_with_options_that_say_nothing(table: Table, option: str
     ]
     if option == "chain-table.enabled":
         calls.append(handle.analyze)
+    else:
+        calls += [lambda: handle.delete("k = 1"), lambda: handle.update({"v": 2})]
     for call in calls:
         with pytest.raises(Invalid, match=f"'{option}' must be .*, not 'maybe'"):
             call()

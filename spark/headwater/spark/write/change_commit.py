@@ -27,7 +27,7 @@ from headwater.spark.write.save import save_frame
 from headwater.spark.write.target import PLACE_COLUMNS
 from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
-from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.compact import check_options, compact_since
 from headwater.storage.jobs.job import reading, until_no_conflict
 from headwater.storage.jobs.waiting_rows import (
     admit_waiting_rows,
@@ -76,6 +76,7 @@ def change_rows(
     storage = table.storage
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    check_options(storage)
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()

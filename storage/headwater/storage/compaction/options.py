@@ -18,6 +18,19 @@ _MERGE_SIZE_RATIO = 300
 class CompactionOptions(TableOptions):
     """A table's option map, typed, as compactions need it."""
 
+    def check(self) -> None:
+        """Read each of these options, so that a malformed one is told before there is work for it.
+
+        Raises:
+            Invalid: One is malformed.
+        """
+        for name, member in vars(CompactionOptions).items():
+            if isinstance(member, property):
+                getattr(self, name)
+        self.off_peak_ratio(0)
+        self.small_file_size(True)
+        self.compared_columns(())
+
     @property
     def sorted_run_stop_trigger(self) -> int:
         """Sorted runs of a bucket beyond which a writer must not leave it uncompacted."""
@@ -53,11 +66,12 @@ class CompactionOptions(TableOptions):
         """Percent that is added to the size ratio in an hour of the day, from 0 to 23."""
         start = self._integer("compaction.offpeak.start.hour", -1)
         end = self._integer("compaction.offpeak.end.hour", -1)
+        ratio = self._integer("compaction.offpeak-ratio", 0)
         if start == end or -1 in (start, end):
             return 0
         # The hours may go on after midnight.
         is_off_peak = start <= hour < end if start < end else hour < end or start <= hour
-        return self._integer("compaction.offpeak-ratio", 0) if is_off_peak else 0
+        return ratio if is_off_peak else 0
 
     @property
     def compacts_blobs(self) -> bool:

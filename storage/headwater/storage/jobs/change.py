@@ -10,7 +10,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.after_commit import after_commit
-from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.compact import check_options, compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import commit_or_delete, reading, until_no_conflict
 from headwater.storage.jobs.waiting_rows import (
@@ -135,6 +135,7 @@ def merge_into_table(
 def _check(storage: TableStorage) -> None:
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    check_options(storage)
 
 
 def change_rows_of_table(

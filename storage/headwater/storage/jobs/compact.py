@@ -36,6 +36,7 @@ from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = [
     "CompactionDue",
+    "check_options",
     "compact_buckets",
     "compact_since",
     "compact_table",
@@ -288,6 +289,19 @@ def compact_since(
     return compact_written(commit, buckets, executor, identifier, tells_lookups=tells)
 
 
+def check_options(storage: TableStorage) -> None:
+    """Refuse a change whose compaction could not be done, before it is committed.
+
+    Where a compaction shows rows, nobody would see them.
+
+    Raises:
+        Invalid: An option that the compaction reads is malformed.
+    """
+    options = CompactionOptions(storage.schema.options)
+    if _compacts(storage, options):
+        options.check()
+
+
 def may_be_due(
     storage: TableStorage,
     states: BucketStates | None,
@@ -301,10 +315,14 @@ def may_be_due(
         states: The buckets before; None when they are not known.
         messages: The results of writers.
         identifier: The number of the commit.
+
+    Raises:
+        Invalid: An option that the compaction would read is malformed.
     """
     options = CompactionOptions(storage.schema.options)
     if not _compacts(storage, options):
         return False
+    options.check()
     if states is None or options.is_due_by_more_than_runs or _is_full_due(options, identifier):
         return True
     by_runs = bool(storage.schema.primary_keys) or options.clusters_incrementally

@@ -9,7 +9,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.change import change_rows_of_table
-from headwater.storage.jobs.compact import compact_since
+from headwater.storage.jobs.compact import check_options, compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job, until_no_conflict
 from headwater.storage.jobs.waiting_rows import (
@@ -51,6 +51,7 @@ def delete_from_table(
     """
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
+    check_options(storage)
     if storage.schema.table_options.evolves_columns:
         return change_rows_of_table(
             storage,
