@@ -63,3 +63,19 @@ def test_columns_that_differ_in_case_are_not_dropped(strict: SparkLake) -> None:
         "WHEN NOT MATCHED THEN INSERT *"
     )
     assert rows(strict.sql("SELECT s.x, s.X, s.y FROM db.u")) == [(1, 2, 3)]
+
+
+def test_names_that_differ_in_case_are_of_two_tables(strict: SparkLake) -> None:
+    strict.sql("USE db")
+    for name, value in (("t", 1), ("T", 2), ("v", 3)):
+        strict.sql(f"CREATE TABLE {name} (id INT, x INT)")
+        strict.sql(f"INSERT INTO {name} VALUES (0, {value})")
+    strict.sql("CREATE TEMPORARY VIEW V AS SELECT 0 AS id, 4 AS x")
+    for text, wanted in {
+        "SELECT db.T.x, db.t.x FROM db.T JOIN db.t ON db.T.id = db.t.id": (2, 1),
+        "SELECT T.x, t.x FROM T JOIN t ON T.id = t.id": (2, 1),
+        "WITH T AS (SELECT 9 AS x) SELECT T.x, t.x FROM t, T": (9, 1),
+        "SELECT v.x, V.x FROM v JOIN V ON v.id = V.id": (3, 4),
+    }.items():
+        assert rows(strict.sql(text)) == [wanted], text
+    strict.sql("DROP VIEW V")

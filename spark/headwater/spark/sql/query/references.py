@@ -8,7 +8,7 @@ names that ``WITH`` gives.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -105,11 +105,14 @@ class Reference:
     metadata: tuple[str, ...] = ()
 
 
-def find_references(text: str) -> tuple[list[Reference], list[Qualifier], MetadataNames]:
+def find_references(
+    text: str, fold: Callable[[str], str] = str.casefold
+) -> tuple[list[Reference], list[Qualifier], MetadataNames]:
     """The tables that a query reads by name, in the order of the text, ``WITH`` names left out.
 
     Args:
         text: One query.
+        fold: Gives names that are one to the session the same form.
 
     Returns:
         The tables, the columns whose qualifiers have several parts, and the metadata columns.
@@ -123,11 +126,11 @@ def find_references(text: str) -> tuple[list[Reference], list[Qualifier], Metada
     clauses = _Clauses(text, words)
     tree = _parsed(clauses.blanked())
     if tree is not None:
-        found = dict(_named_tables(tree))
+        found = dict(_named_tables(tree, fold))
         qualifiers = list(_qualifiers(tree))
         metadata = find_metadata(tree, text)
     else:
-        found, qualifiers = dict(_guessed_tables(words)), []
+        found, qualifiers = dict(_guessed_tables(words, fold)), []
         metadata = MetadataNames()
     places = {word.start: number for number, word in enumerate(words)}
     references = list(clauses.functions)
@@ -160,7 +163,7 @@ def _parsed(text: str) -> exp.Query | None:
 
 
 def _named_tables(
-    tree: exp.Expr,
+    tree: exp.Expr, fold: Callable[[str], str]
 ) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
     for table in tree.find_all(exp.Table):
         parts = table.parts
@@ -169,13 +172,13 @@ def _named_tables(
         if any("start" not in part.meta for part in parts):
             continue
         names = tuple(part.name for part in parts)
-        if len(names) == 1 and _is_with_name(table, names[0]):
+        if len(names) == 1 and _is_with_name(table, names[0], fold):
             continue
         place = (parts[0].meta["start"], parts[-1].meta["end"] + 1)
         yield place, (names, bool(table.alias))
 
 
-def _is_with_name(table: exp.Expr, name: str) -> bool:
+def _is_with_name(table: exp.Expr, name: str, fold: Callable[[str], str]) -> bool:
     """True if a ``WITH`` around a table gives the name a meaning there."""
     child: exp.Expr = table
     node = table.parent
@@ -188,7 +191,7 @@ def _is_with_name(table: exp.Expr, name: str) -> bool:
             for cte in given.expressions:
                 if cte is inside and not given.args.get("recursive"):
                     break
-                if cte.alias.casefold() == name.casefold():
+                if fold(cte.alias) == fold(name):
                     return True
                 if cte is inside:
                     break
@@ -216,13 +219,13 @@ def _qualifiers(tree: exp.Expr) -> Iterator[Qualifier]:
 
 
 def _guessed_tables(
-    words: Sequence[Word],
+    words: Sequence[Word], fold: Callable[[str], str]
 ) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
     """The names after ``FROM``, ``JOIN`` and ``TABLE``, in a text that sqlglot cannot read.
 
     A table that is missed is one that Spark does not find: never a wrong answer.
     """
-    given = _given_names(words)
+    given = _given_names(words, fold)
     at = 0
     while at < len(words):
         word = words[at]
@@ -241,14 +244,14 @@ def _guessed_tables(
                 following.text.upper() == "AS"
                 or (following.is_name and following.text.upper() not in _ENDS)
             )
-            if not called and not (len(parts) == 1 and parts[0].casefold() in given):
+            if not called and not (len(parts) == 1 and fold(parts[0]) in given):
                 yield (words[first].start, words[at - 1].end), (parts, alias)
             if following is None or following.text != ",":
                 break
             at += 1
 
 
-def _given_names(words: Sequence[Word]) -> set[str]:
+def _given_names(words: Sequence[Word], fold: Callable[[str], str]) -> set[str]:
     """The names before ``AS (``, folded: ``t``, ``t(a, b)``, ``t MAX RECURSION LEVEL 9``."""
     given: set[str] = set()
     texts = [word.text.upper() if word.kind is not WordKind.STRING else "" for word in words]
@@ -264,7 +267,7 @@ def _given_names(words: Sequence[Word]) -> set[str]:
         if texts[end : end + 3] == ["MAX", "RECURSION", "LEVEL"]:
             end += 4
         if word.is_name and texts[end : end + 2] == ["AS", "("]:
-            given.add(word.text.casefold())
+            given.add(fold(word.text))
     return given
 
 

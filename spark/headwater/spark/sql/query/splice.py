@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
+from headwater.spark.session import is_set
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
@@ -21,6 +23,7 @@ from headwater.storage.errors import Invalid, NotFound
 __all__ = ["Spliced", "splice"]
 
 _ENGINE = "spark"
+_CASE = "spark.sql.caseSensitive"
 
 
 @dataclass
@@ -50,9 +53,9 @@ class _Splicer:
 
     def splice(self, text: str, database: str | None) -> str:
         text = with_plain_names(text)
-        references, qualifiers, named = find_references(text)
+        references, qualifiers, named = find_references(text, self._fold)
         changes: list[tuple[int, int, str]] = []
-        unaliased: dict[tuple[str, ...], str] = {}
+        unaliased = _Aliases()
         added: dict[Place, tuple[str, ...]] = {}
         # Only where a column says more of its table's name do two tables of one name need others.
         called = self._called(references, database) if qualifiers else {}
@@ -71,9 +74,9 @@ class _Splicer:
                 if len(reference.parts) > 1 and len(called.get(alias.casefold(), ())) > 1:
                     # Two tables of one name: only their databases tell them apart.
                     alias = ".".join(reference.parts)
-                unaliased[_folded(reference.parts)] = alias
+                unaliased.add(reference.parts, alias)
                 if len(reference.parts) == 1 and database is not None:
-                    unaliased[_folded((database, alias))] = alias
+                    unaliased.add((database, alias), alias)
             changes.append((reference.start, reference.end, self._place(found, reference, alias)))
         for star in named.stars:
             left_out = exclusion(star, added)
@@ -107,6 +110,11 @@ class _Splicer:
             called.setdefault(parts[-1].casefold(), set()).add(parts)
         return called
 
+    @cached_property
+    def _fold(self) -> Callable[[str], str]:
+        """Gives names that are one to the session the same form."""
+        return str if is_set(self.opened.context.session.spark, _CASE) else str.casefold
+
     def _is_sparks(self, reference: Reference) -> bool:
         """True for a temporary view, which goes before a table of the database in use.
 
@@ -119,8 +127,9 @@ class _Splicer:
         if self.views and not defines:
             return False
         if self._temporary is None:
-            self._temporary = _temporary_views(self.opened.context)
-        found = reference.parts[0].casefold() in self._temporary
+            names = _temporary_views(self.opened.context)
+            self._temporary = frozenset(map(self._fold, names))
+        found = self._fold(reference.parts[0]) in self._temporary
         if found and defines:
             raise Invalid(
                 f"view {self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
@@ -218,26 +227,45 @@ def missing_table(spliced: Spliced, message: str) -> NotFound | None:
     return None
 
 
-def _temporary_views(context: SqlContext) -> frozenset[str]:
-    """The names of the session's temporary views, folded."""
+def _temporary_views(context: SqlContext) -> list[str]:
+    """The names of the session's temporary views."""
     spark = context.session.spark
     session: Any = getattr(spark, "_jsparkSession", None)
     if session is None:
         tables = spark.catalog.listTables()
-        return frozenset(each.name.casefold() for each in tables if each.isTemporary)
+        return [each.name for each in tables if each.isTemporary]
     # In one call: Spark's own listing is several for each.
     listed = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
-    return frozenset(name.strip("`").casefold() for name in str(listed).split("\0"))
+    return [name.strip("`") for name in str(listed).split("\0")]
+
+
+@dataclass
+class _Aliases:
+    """The names that tables without one of their own have in a query, by how they are written."""
+
+    exact: dict[tuple[str, ...], str] = field(default_factory=dict)
+    alike: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
+
+    def add(self, parts: Sequence[str], alias: str) -> None:
+        """Note a table's name."""
+        self.exact[tuple(parts)] = alias
+        self.alike.setdefault(_folded(parts), set()).add(alias)
+
+    def find(self, parts: Sequence[str]) -> str | None:
+        """The name of a table, as it is written, else in any case if that is one."""
+        found = self.exact.get(tuple(parts))
+        others = self.alike.get(_folded(parts), set())
+        return next(iter(others)) if found is None and len(others) == 1 else found
 
 
 def _requalified(
-    qualifiers: Sequence[Qualifier], unaliased: dict[tuple[str, ...], str]
+    qualifiers: Sequence[Qualifier], unaliased: _Aliases
 ) -> list[tuple[int, int, str]]:
     changes: list[tuple[int, int, str]] = []
     for qualifier in qualifiers:
         # What is longer is a field of a column.
         for count in (len(qualifier.parts), len(qualifier.parts) - 1):
-            alias = unaliased.get(_folded(qualifier.parts[:count]))
+            alias = unaliased.find(qualifier.parts[:count])
             if alias is None or count < 2:
                 continue
             rest = "".join(f".{quoted(part)}" for part in qualifier.parts[count:])
