@@ -163,7 +163,7 @@ def test_statistics_by_level_and_of_changelogs(tmp_path: Path) -> None:
     assert found(table).equals(rows(range(5)))
     assert table.refresh().scan(where="k = 4").to_arrow().num_rows == 1
     for key in ("metadata.stats-mode.per.level", "changelog-file.stats-mode"):
-        for text in ("0:some", "x"):
+        for text in ("0:some", "5:some", "x"):
             broken = table.refresh().with_options({key: text})
             with pytest.raises(Invalid, match=r"stats-mode|statistics mode"):
                 broken.write(rows(range(1)))

@@ -16,6 +16,7 @@ from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
+from headwater.storage.manifest.statistics import StatisticsMode
 from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions
 from headwater.storage.schema.blob_columns import (
     columns_in_blob_files,
@@ -141,11 +142,17 @@ def refuse_formats(schema: TableSchema) -> None:
         encoding = file_encoding(schema, _OTHER_LEVEL, changelog=False, vectors=True)
         encoding.format.refuse(list(schema.columns(vectors)), encoding.compression)
     options = schema.table_options
-    levels = {_OTHER_LEVEL, *options.file_format_per_level, *options.file_compression_per_level}
+    levels = {
+        _OTHER_LEVEL,
+        *options.file_format_per_level,
+        *options.file_compression_per_level,
+        *options.statistics_mode_per_level,
+    }
     for level in levels if schema.primary_keys else {_OTHER_LEVEL}:
         for changelog in (False, True):
             encoding = file_encoding(schema, level, changelog=changelog)
             encoding.format.refuse(fields, encoding.compression)
+            StatisticsMode.parse(encoding.statistics_mode)
 
 
 def _refuse_unordered(schema: TableSchema) -> None:
