@@ -73,8 +73,8 @@ class StatisticsMode:
             keep = _Keep.TRUNCATE
         if keep is _Keep.TRUNCATE:
             raise Invalid(
-                f"statistics mode '{text}', of 'metadata.stats-mode' or an option like it, is not one "
-                "of none, counts, truncate(n) with n > 0, full"
+                f"statistics mode '{text}', of 'metadata.stats-mode' or an option like it, is not "
+                "one of none, counts, truncate(n) with n > 0, full"
             )
         return StatisticsMode(keep)
 
