@@ -34,7 +34,7 @@ class DedicatedFilesWriter:
         bucket: The bucket's number.
 
     Attributes:
-        next_sequence: The number of rows so far.
+        next_sequence: 0: such rows get their numbers when they are committed.
     """
 
     def __init__(self, storage: TableStorage, partition: bytes, bucket: int) -> None:
