@@ -11,8 +11,10 @@ import pytest
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
+from headwater.storage.manifest.key_range import key_range
 from headwater.storage.manifest.statistics import KEY_STATISTICS, column_statistics
 from headwater.storage.predicate.filter import may_match, parse_predicate
+from headwater.storage.rows.binary_row import serialize_row
 from headwater.storage.scan.column_ranges import value_ranges
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.change import UpdateColumnDefaultValue
@@ -91,3 +93,36 @@ def test_statistics_with_spaces_leave_out_no_text_without(tmp_path: Path) -> Non
             ("c < 'Z'", False),
         ):
             assert may_match(parse_predicate(condition, table.schema), ranges) is may
+
+
+def test_keys_lie_where_flink_and_spark_would_put_them(tmp_path: Path) -> None:
+    """They fill texts up before Paimon hashes them; Parquet files keep the spaces."""
+    keys = [f"k{number}" for number in range(40)]
+    padded = [key.ljust(4) for key in keys]
+    buckets: list[dict[str, int]] = []
+    for form, given in (("orc", keys), ("orc", padded), ("parquet", padded)):
+        options = {"bucket": "7", "file.format": form}
+        table = make(tmp_path / str(len(buckets)), options, keys=("c",))
+        table.write({"c": given})
+        places: dict[str, int] = {}
+        for split in table.scan(["c"]).splits:
+            for batch in table.scan(["c"]).read_split(split):
+                places |= {str(text).rstrip(): split.bucket for text in batch[0].to_pylist()}
+        buckets.append(places)
+    assert len(buckets[0]) == 40
+    assert buckets == buckets[:1] * 3
+
+
+def test_files_whose_keys_are_told_with_spaces_are_merged_with_others(tmp_path: Path) -> None:
+    """As Paimon's Java library tells of them; what it reads back has none."""
+    table = make(tmp_path, KEYED, keys=("c",))
+    table.write({"c": ["b"]})
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    (entry,) = live_entries(table.storage, snapshot)
+    bare = key_range(table.storage, entry.file)
+    for least in ("b   ", "b\x01  "):
+        end = serialize_row([least], [FIELDS[0].type])
+        told = replace(entry.file, min_key=end, max_key=end)
+        low, high = key_range(table.storage, told)
+        assert low <= bare[0] <= bare[1] <= high

@@ -625,7 +625,7 @@ def _from_java(value: Any, root: str) -> object:
     if value is None:
         return None
     match root:
-        case "VARCHAR":
+        case "CHAR" | "VARCHAR":
             return str(value.toString())
         case "DECIMAL":
             return Decimal(value.toString())

@@ -22,9 +22,10 @@ from headwater.spark.write.bucket_expression import can_compute, with_bucket
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
-from headwater.storage.rows.bucket import bucket_numbers, key_hashes
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce
+from headwater.storage.rows.bucket import bucket_numbers, hashed_columns, key_hashes
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce, loses_spaces
 from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.write.assign.filling import classes_of
@@ -117,16 +118,17 @@ def _with_number(df: DataFrame, storage: TableStorage) -> DataFrame:
         hashed = sf.hash(*[sf.col(quoted(field.name)) for field in key])
         return df.withColumn(_BUCKET, sf.pmod(hashed, sf.lit(_PARTS_OF_POSTPONED)))
     if buckets < 1:
-        return df.withColumn(_BUCKET, _class_column(schema.key_fields, _classes(storage)))
+        return df.withColumn(_BUCKET, _class_column(schema, schema.key_fields, _classes(storage)))
     return _with_fixed_bucket(df, storage)
 
 
 def _with_fixed_bucket(df: DataFrame, storage: TableStorage) -> DataFrame:
     options, key = storage.schema.table_options, storage.schema.bucket_key_fields
     buckets, function = options.bucket, options.bucket_function
-    if function is BucketFunction.DEFAULT and can_compute(key):
+    is_plain = not any(loses_spaces(field, storage.schema) for field in key)
+    if function is BucketFunction.DEFAULT and is_plain and can_compute(key):
         return with_bucket(df, key, buckets, _BUCKET)
-    return df.withColumn(_BUCKET, _bucket_column(key, buckets, function))
+    return df.withColumn(_BUCKET, _bucket_column(storage.schema, buckets, function))
 
 
 def _key_order(df: DataFrame, storage: TableStorage) -> list[Column]:
@@ -157,7 +159,7 @@ def _by_class(df: DataFrame, storage: TableStorage, partition: list[Column]) -> 
     if classes == 1:
         placed = df.repartition(*partition) if partition else df.repartition(1)
         return placed.sortWithinPartitions(*order)
-    placed = df.withColumn(_BUCKET, _class_column(fields, classes))
+    placed = df.withColumn(_BUCKET, _class_column(schema, fields, classes))
     if partition:
         placed = placed.repartition(*partition, sf.col(_BUCKET))
     else:
@@ -169,21 +171,26 @@ def _classes(storage: TableStorage) -> int:
     return classes_of(AssignmentOptions(storage.schema.options))
 
 
-def _class_column(key: Sequence[DataField], classes: int) -> Column:
+def _class_column(schema: TableSchema, key: Sequence[DataField], classes: int) -> Column:
     if classes == 1:
         return sf.lit(0)
     return _key_column(
-        key, lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes)))
+        schema,
+        key,
+        lambda columns, types: np.abs(np.fmod(key_hashes(columns, types), np.int32(classes))),
     )
 
 
-def _bucket_column(key: Sequence[DataField], buckets: int, function: BucketFunction) -> Column:
+def _bucket_column(schema: TableSchema, buckets: int, function: BucketFunction) -> Column:
     return _key_column(
-        key, lambda columns, types: bucket_numbers(columns, types, buckets, function)
+        schema,
+        schema.bucket_key_fields,
+        lambda columns, types: bucket_numbers(columns, types, buckets, function),
     )
 
 
 def _key_column(
+    schema: TableSchema,
     key: Sequence[DataField],
     numbers: Callable[[list[pa.Array], list[DataType]], npt.NDArray[np.int32]],
 ) -> Column:
@@ -193,7 +200,7 @@ def _key_column(
 
     def number(*columns: pa.Array) -> pa.Array:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
-        return pa.array(numbers(whole, types))
+        return pa.array(numbers(hashed_columns(whole, key, schema), types))
 
     arguments = [sf.col(quoted(field.name)) for field in key]
     column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)

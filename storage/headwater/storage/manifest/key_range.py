@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from functools import total_ordering
@@ -21,6 +22,7 @@ __all__ = [
     "end_fields",
     "is_sorted_by_key",
     "key_range",
+    "least_bare_text",
 ]
 
 ComparableKey: TypeAlias = tuple[object, ...]
@@ -62,7 +64,8 @@ def end_fields(storage: TableStorage, file: DataFile) -> Sequence[DataField]:
 def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, ComparableKey]:
     """The least and the greatest key of a file of a primary-key table.
 
-    Of a file in another order than that of the key they may be less, and greater, than any.
+    Of a file in another order than that of the key they may be less, and greater, than any. So may
+    they of a file that gives CHAR values back without the spaces at their end.
 
     Raises:
         CorruptData: A key cannot be read.
@@ -77,7 +80,25 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
     low, high = deserialize_row(least, types), deserialize_row(greatest, types)
     if not is_sorted_by_key(storage, file) and (None in low or None in high):
         return _EVERYTHING
+    if file.file_name.endswith(".orc"):
+        # With its spaces, the greatest is above all that are read without.
+        low = tuple(
+            least_bare_text(value) if isinstance(value, str) and _is_char(kind) else value
+            for value, kind in zip(low, types, strict=True)
+        )
     return comparable_key(storage, low), comparable_key(storage, high)
+
+
+def least_bare_text(least: str) -> str:
+    """A text not above any that is left of texts, from a least one on, without spaces at their end.
+
+    A character that sorts before a space may follow in others.
+    """
+    return "".join(itertools.takewhile(lambda character: character >= " ", least)).rstrip(" ")
+
+
+def _is_char(data_type: DataType) -> bool:
+    return isinstance(data_type, AtomicType) and data_type.root is Root.CHAR
 
 
 def clustered_range(

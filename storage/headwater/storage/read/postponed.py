@@ -23,7 +23,7 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.buffer import merge_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.sorted_run import SortedRun
-from headwater.storage.rows.bucket import bucket_numbers
+from headwater.storage.rows.bucket import bucket_numbers, hashed_columns
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
@@ -76,9 +76,10 @@ class PostponedRuns:
         if len(self.split.buckets) == self.split.total_buckets:
             return batch
         schema = self.storage.schema
+        key = schema.bucket_key_fields
         numbers = bucket_numbers(
-            [batch.column(item.name) for item in schema.bucket_key_fields],
-            [item.type for item in schema.bucket_key_fields],
+            hashed_columns([batch.column(item.name) for item in key], key, schema),
+            [item.type for item in key],
             self.split.total_buckets,
             schema.table_options.bucket_function,
         )

@@ -12,17 +12,20 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import BucketFunction
 from headwater.storage.rows.binary_row import encode_columns, plain_array
 from headwater.storage.rows.hive_hash import hive_hashes
+from headwater.storage.rows.ingest import loses_spaces
 from headwater.storage.schema.bucket_key import check_bucket_function
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.arrow_numbers import plain_numbers
 from headwater.storage.types.atomic_type import AtomicType
-from headwater.storage.types.data_type import DataType
+from headwater.storage.types.data_type import DataField, DataType
 
-__all__ = ["bucket_numbers", "hash_rows", "key_hashes"]
+__all__ = ["bucket_numbers", "hash_rows", "hashed_columns", "key_hashes"]
 
 Hashes: TypeAlias = npt.NDArray[np.uint32]
 
@@ -66,6 +69,27 @@ def bucket_numbers(
         return (positive.astype(np.int64) % buckets).astype(np.int32)
     # Java's remainder keeps the sign of the hash, as fmod does.
     return np.abs(np.fmod(key_hashes(whole, types), np.asarray(buckets, np.int32)))
+
+
+def hashed_columns(
+    columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[DataField], schema: TableSchema
+) -> list[pa.Array | pa.ChunkedArray]:
+    """The columns of a key as they are hashed, by `bucket_numbers` and `key_hashes`.
+
+    CHAR values that come to ORC files are filled up with the spaces that these do not keep: Flink
+    and Spark have filled them up when Paimon's writers hash them.
+
+    Args:
+        columns: The columns.
+        fields: The same as they are in the table.
+        schema: The table's schema.
+    """
+    hashed: list[pa.Array | pa.ChunkedArray] = []
+    for column, field in zip(columns, fields, strict=True):
+        if isinstance(field.type, AtomicType) and loses_spaces(field, schema):
+            column = pc.utf8_rpad(column, width=field.type.length, padding=" ")
+        hashed.append(column)
+    return hashed
 
 
 def key_hashes(

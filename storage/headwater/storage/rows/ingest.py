@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
+__all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce", "loses_spaces"]
 
 ROW_KIND_COLUMN = "_ROW_KIND"
 """An input column of this name holds each row's kind: ``+I``, ``-U``, ``+U`` or ``-D``."""
@@ -223,13 +223,13 @@ def coerce(
         if is_filled and field.default_value is not None and column.null_count:
             value = default_value(where, field.type, field.default_value, zone)
             column = _filled(column, value)
-        if _loses_spaces(field, schema):
+        if loses_spaces(field, schema):
             column = pc.utf8_rtrim(column, " ")
         columns.append(column)
     return pa.table(columns, schema=schema.arrow)
 
 
-def _loses_spaces(field: DataField, schema: TableSchema) -> bool:
+def loses_spaces(field: DataField, schema: TableSchema) -> bool:
     """True if spaces at the end of a column's values would not be read again."""
     return (
         isinstance(field.type, AtomicType)

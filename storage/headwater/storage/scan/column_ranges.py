@@ -8,13 +8,13 @@ Source: ``SimpleStatsEvolution.java``.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
 from headwater.storage.manifest.data_file import DataFile, SimpleStats
+from headwater.storage.manifest.key_range import least_bare_text
 from headwater.storage.predicate.filter import ColumnRange
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.system_fields import ROW_ID_FIELD, TRACKING_FIELDS
@@ -90,15 +90,10 @@ def _loses_spaces(stored: DataField, file: DataFile) -> bool:
 
 
 def _unpadded(known: ColumnRange) -> ColumnRange:
-    """A range of texts without the spaces at their end, of which others may be in manifests.
-
-    What is left of the least text is not above what is left of any, up to a character that sorts
-    before a space.
-    """
+    """A range of texts without the spaces at their end, of which others may be in manifests."""
     if not isinstance(known.minimum, str):
         return known
-    least = "".join(itertools.takewhile(lambda character: character >= " ", known.minimum))
-    return replace(known, minimum=least.rstrip(" "))
+    return replace(known, minimum=least_bare_text(known.minimum))
 
 
 def are_comparable(old: DataType, new: DataType) -> bool:

@@ -34,7 +34,7 @@ from headwater.storage.index.index_file import (
     index_file_path,
 )
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.rows.bucket import hash_rows, key_hashes
+from headwater.storage.rows.bucket import hash_rows, hashed_columns, key_hashes
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
@@ -102,6 +102,7 @@ class DynamicBuckets:
         """Each key where it is, and new ones where there is room."""
         fields = self.storage.schema.key_fields
         columns = [rows.column(item.name) for item in fields]
+        columns = hashed_columns(columns, fields, self.storage.schema)
         hashes = key_hashes(columns, [item.type for item in fields])
         numbers = np.empty(len(hashes), np.int32)
         order = np.argsort(codes, kind="stable")
