@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark.sql.types as st
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.client.maintenance import (
@@ -106,6 +107,7 @@ def _parallelism(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
+@checks_arguments
 class SparkLake:
     """A catalog in a Spark session. Made by `connect`.
 
