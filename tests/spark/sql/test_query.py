@@ -79,6 +79,8 @@ def first(lake: SparkLake, text: str) -> object:
          "ORDER BY orders.id DESC LIMIT 1", 28),
         ("SELECT count(*) FROM db.orders WHERE orders.id IN (SELECT orders.id FROM other.orders)",
          2),
+        ("SELECT id n, (SELECT /*+ BROADCAST(items) */ max(id) FROM items) FROM orders "
+         "WHERE id = 29", 29),
         ("WITH orders(v) AS (SELECT parse_json('{\"a\": 5}')) SELECT CAST(v:a AS INT) FROM orders",
          5),
         ("WITH RECURSIVE items(id) MAX RECURSION LEVEL 9 AS (SELECT 1 UNION ALL "

@@ -169,7 +169,8 @@ def _named_tables(
         parts = table.parts
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
             continue
-        if any("start" not in part.meta for part in parts):
+        # The places in a hint are counted from its own beginning.
+        if any("start" not in part.meta for part in parts) or table.find_ancestor(exp.Hint):
             continue
         names = tuple(part.name for part in parts)
         if len(names) == 1 and _is_with_name(table, names[0], fold):
@@ -210,6 +211,8 @@ def _qualifiers(tree: exp.Expr) -> Iterator[Qualifier]:
     for column in tree.find_all(exp.Column):
         parts = column.parts[:-1]
         if len(parts) < 2 or any("start" not in part.meta for part in parts):
+            continue
+        if column.find_ancestor(exp.Hint):
             continue
         yield Qualifier(
             tuple(part.name for part in parts),
