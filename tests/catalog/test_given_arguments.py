@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -191,3 +192,14 @@ def test_nothing_is_done_with_options_that_say_nothing(table: Table, option: str
 
 def test_names_may_come_one_by_one(table: Table) -> None:
     assert table.scan(name for name in ("v", "k")).to_arrow().column_names == ["v", "k"]  # type: ignore[arg-type]
+
+
+def test_times_of_numpy_and_pandas_are_set_or_refused(lake: Lake) -> None:
+    schema = pa.schema([("day", pa.date32()), ("t", pa.timestamp("us"))])
+    table = lake.create_table("sales.times", schema, partition_keys=["t"])
+    moment = datetime(2026, 1, 2)
+    table.write({"day": [date(2026, 1, 1)], "t": [moment]})
+    table.update({"day": np.datetime64("2026-01-02")})
+    assert table.scan().to_arrow().to_pylist() == [{"day": date(2026, 1, 2), "t": moment}]
+    with pytest.raises(Invalid, match="NaT is not a value of type"):
+        table.drop_partitions({"t": pd.NaT})

@@ -65,6 +65,7 @@ def test_partitions_go_when_their_time_is_over(lake: Lake, clock: Clock) -> None
     assert (after.id, after.commit_kind) == (before.id + 1, CommitKind.OVERWRITE)
     assert table.expire_partitions().dropped == ()
     assert table.scan(snapshot_id=before.id).count() == 6
+    assert table.expire_partitions(older_than=timedelta.max).dropped == ()
     assert table.expire_partitions(older_than=2 * DAY, max_partitions=1).dropped != ()
     assert days(table) == ["2026-01-04", "2027-01-01", "soon"]
 

@@ -27,6 +27,9 @@ __all__ = [
     "past_partitions",
 ]
 
+# The second day of the year 1, which is within that year in every zone.
+_FIRST_MILLIS = -62_135_510_400_000
+
 
 @dataclass(frozen=True)
 class PartitionRetention:
@@ -81,9 +84,12 @@ class ExpiredPartitions:
 
 
 def local_time(storage: TableStorage, millis: int) -> datetime:
-    """The local time of a moment, without its zone, as Paimon compares partition times with."""
+    """The local time of a moment, without its zone, as Paimon compares partition times with.
+
+    Moments before the year 1 are its first ones.
+    """
     zone = storage.runtime.time_zone()
-    return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
+    return datetime.fromtimestamp(max(millis, _FIRST_MILLIS) / 1000, zone).replace(tzinfo=None)
 
 
 def partition_updates(storage: TableStorage, snapshot: Snapshot) -> dict[bytes, int | None]:
@@ -114,9 +120,10 @@ def expired_partitions(
         Invalid: The formatter is not one that Headwater reads.
     """
     oldest = storage.runtime.earliest_millis() - retention.millis
-    local = local_time(storage, storage.runtime.earliest_millis()) - timedelta(
-        milliseconds=retention.millis
-    )
+    now = local_time(storage, storage.runtime.earliest_millis())
+    # An age may go back beyond the first year that there is a time for.
+    age = min(retention.millis, (now - datetime.min) // timedelta(milliseconds=1))
+    local = now - timedelta(milliseconds=age)
     going: list[bytes] = []
     without: list[bytes] = []
     for partition, updated in partition_updates(storage, snapshot).items():

@@ -175,8 +175,11 @@ def _value(rows: pa.Table, name: str, value: Assignment) -> pa.Array | pa.Chunke
     if type(value).__module__.split(".")[0] == "polars":
         return _polars_value(rows, name, value)
     try:
-        scalar = pa.scalar(value)
-    except (pa.ArrowException, OverflowError, ValueError) as error:
+        # Of NumPy's times, Arrow takes arrays of every unit alone.
+        scalar = (
+            pa.array(np.array([value]))[0] if isinstance(value, np.datetime64) else pa.scalar(value)
+        )
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise Invalid(f"column '{name}' cannot be set to {value!r}: {error}") from error
     return pa.repeat(scalar, rows.num_rows)
 

@@ -88,7 +88,10 @@ def storage_value(value: object, data_type: DataType) -> StorageValue:
         return None
     if not isinstance(data_type, AtomicType) or data_type.root is Root.BLOB:
         raise Invalid(f"a single value of type {data_type} is not supported")
-    converted = _from_python(value, data_type)
+    try:
+        converted = _from_python(value, data_type)
+    except ValueError:  # such as pandas' NaT, which is a datetime to Python
+        converted = None
     if converted is None:
         raise Invalid(f"{value!r} is not a value of type {data_type}")
     return converted
