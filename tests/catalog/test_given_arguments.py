@@ -203,3 +203,11 @@ def test_times_of_numpy_and_pandas_are_set_or_refused(lake: Lake) -> None:
     assert table.scan().to_arrow().to_pylist() == [{"day": date(2026, 1, 2), "t": moment}]
     with pytest.raises(Invalid, match="NaT is not a value of type"):
         table.drop_partitions({"t": pd.NaT})
+
+
+def test_the_partition_of_nan_is_dropped(lake: Lake) -> None:
+    schema = pa.schema([("v", pa.int64()), ("f", pa.float64())])
+    table = lake.create_table("sales.floats", schema, partition_keys=["f"])
+    table.write({"v": [1, 2], "f": [float("nan"), 1.0]})
+    table.drop_partitions({"f": float("nan")})
+    assert table.scan().to_arrow().to_pylist() == [{"v": 2, "f": 1.0}]

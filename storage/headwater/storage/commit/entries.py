@@ -135,7 +135,12 @@ class PartitionFilter:
         names = self.storage.schema.partition_keys
         own = dict(zip(names, partition_values(self.storage, partition), strict=True))
         return any(
-            all(own[name] == value for name, value in wanted.items()) for wanted in self.values
+            # As parts of a partition, NaN is itself.
+            all(
+                own[name] == value or (own[name] != own[name] and value != value)
+                for name, value in wanted.items()
+            )
+            for wanted in self.values
         )
 
     def __str__(self) -> str:
