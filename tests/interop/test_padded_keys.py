@@ -13,6 +13,8 @@ from headwater.storage.types.data_type import DataField, parse_type
 
 from .java_client import JavaClient
 
+pytestmark = pytest.mark.interop_java
+
 FIELDS = (
     DataField(0, "k", parse_type("CHAR(4) NOT NULL")),
     DataField(1, "v", parse_type("BIGINT")),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from pyspark.sql import SparkSession
 from tests.spark.sql.conftest import Run
 
 from headwater.spark.sql.context import SqlContext
@@ -48,8 +51,12 @@ def test_a_table_may_have_such_a_name(run: Run) -> None:
     assert ("comment", "their number") in run("DESCRIBE history orders")
 
 
-def test_metadata_tables_and_functions_of_changes(context: SqlContext, run: Run) -> None:
+@pytest.mark.spark
+def test_metadata_tables_and_functions_of_changes(
+    context: SqlContext, run: Run, spark: SparkSession
+) -> None:
     run("CREATE TABLE t (a INT)")
+    context = replace(context, session=replace(context.session, spark=spark))
     for written in ("t.history", "db.t.snapshots", "main.db.t.history"):
         with pytest.raises(Invalid, match=r"write `t\$snapshots`"):
             splice(f"SELECT * FROM {written}", context)

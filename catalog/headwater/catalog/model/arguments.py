@@ -184,7 +184,7 @@ def _plain(value: object) -> object:
 
 
 def _words(kinds: Iterable[object]) -> str:
-    """What belongs there, for people."""
+    """The values that belong there, for people."""
     words: list[str] = []
     for kind in kinds:
         origin = get_origin(kind)

@@ -250,6 +250,10 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
         "pk-clustering-override",
         "whether a primary-key table's files are sorted by `clustering.columns` and not by key",
     ),
+    _honoured(
+        "bucket-append-ordered",
+        "whether rows of a bucket without a key stay in their order; 'false' lets them be sorted",
+    ),
     _honoured("clustering.incremental", "whether compaction sorts the rows of an append table"),
     _honoured(
         "clustering.columns",

@@ -59,7 +59,7 @@ _KEPT: Mapping[str, str] = {
         partition.sink-strategy target-file-row-num
         """,
     "how a read goes about it; a file that is lost or damaged is always an error": """
-        bucket-append-ordered chain-table.split.key-range-enabled consumer.ignore-progress
+        chain-table.split.key-range-enabled consumer.ignore-progress
         consumer.mode continuous.discovery-interval key-value.sequence_number.enabled
         scan.fallback-branch.read-fail-fast
         scan.ignore-corrupt-files scan.ignore-lost-files

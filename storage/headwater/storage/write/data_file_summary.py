@@ -1,4 +1,4 @@
-"""What a manifest says of a data file, gathered while the file is written.
+"""The description of a data file that a manifest keeps, gathered while the file is written.
 
 Source: ``KeyValueDataFileWriter.java``, ``RowDataFileWriter.java``.
 """
