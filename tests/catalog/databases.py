@@ -32,18 +32,21 @@ POSTGRESQL_IN_MODES: Parameters = [
 
 
 def on_databases(values: Iterable[str], essential: Collection[str]) -> list[ParameterSet]:
-    """Each database with each value; on PostgreSQL those that are not essential are ``modes``."""
+    """Each database with each value; of SQLite and PostgreSQL, all but SQLite's essential ones are
+    ``modes``.
+    """
     return [
-        pytest.param(
-            name,
-            value,
-            marks=[
-                *([] if mark is None else [mark]),
-                *([pytest.mark.modes] if name == "postgresql" and value not in essential else []),
-            ],
-        )
-        for name, mark in {"sqlite": None, **_SERVERS}.items()
-        for value in values
+        *(
+            pytest.param("sqlite", value, marks=[] if value in essential else pytest.mark.modes)
+            for value in values
+        ),
+        *(
+            pytest.param(
+                name, value, marks=[mark, *([pytest.mark.modes] if name == "postgresql" else [])]
+            )
+            for name, mark in _SERVERS.items()
+            for value in values
+        ),
     ]
 
 

@@ -102,7 +102,7 @@ def _check_agreement(catalog: SqlCatalog, table: Identifier) -> int:
 
 @pytest.mark.parametrize(
     ("migrated_url", "which"),
-    on_databases(["first", "second"], ()),
+    on_databases(["first", "second"], {"first"}),
     indirect=["migrated_url"],
 )
 def test_a_commit_killed_at_any_step_happened_or_did_not(
@@ -154,6 +154,7 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
     assert any(fates)
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_rollback_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, snapshot: MakeSnapshot
 ) -> None:

@@ -118,6 +118,7 @@ def test_eight_committers_through_two_servers_on_one_database(
         _race([servers.enter_context(_server(url, tmp_path / "lake")) for _ in range(2)])
 
 
+@pytest.mark.modes
 def test_eight_committers_through_one_server_on_sqlite(tmp_path: Path) -> None:
     with _server(f"sqlite:///{tmp_path}/headwater.db", tmp_path / "lake") as address:
         _race([address])

@@ -129,6 +129,7 @@ def test_a_filter_is_asked_of_the_rows_of_the_chain(owner: Lake, lake_as: As) ->
             assert read(table, where=where) == [row for row in expected if kept(row)], document
 
 
+@pytest.mark.modes
 def test_masked_values_are_those_of_the_chain_and_cannot_be_asked_for(
     owner: Lake, lake_as: As
 ) -> None:
@@ -145,6 +146,7 @@ def test_masked_values_are_those_of_the_chain_and_cannot_be_asked_for(
     assert table.scan(where="day = 'dUS'").count() == 2
 
 
+@pytest.mark.modes
 def test_a_right_to_some_columns_holds_in_both_branches(
     catalog: SqlCatalog, owner: Lake, lake_as: As
 ) -> None:

@@ -299,6 +299,7 @@ def test_one_frame_in_several_scans_keeps_all_its_rows(
         spark.conf.set(key, str(before))
 
 
+@pytest.mark.modes
 def test_two_lakes_of_one_session_keep_apart(
     spark: SparkSession, lake: SparkLake, numbered: Numbered, tmp_path: Path
 ) -> None:
@@ -362,6 +363,7 @@ def test_rows_are_sorted_in_tasks(lake: SparkLake, numbered: Numbered) -> None:
     assert rows(lake.table(name)) == rows(expected)
 
 
+@pytest.mark.modes
 def test_expired_files_are_gone(lake: SparkLake, numbered: Numbered, folder: Path) -> None:
     name = create(lake, numbered(0, 1), **KEYED)
     for version in range(3):

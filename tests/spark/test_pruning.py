@@ -164,6 +164,7 @@ def test_files_whose_statistics_exclude_a_condition_are_not_opened(
     assert rows(lake.table("db.a", where="id >= 10")) == rows(numbered(10, 20))
 
 
+@pytest.mark.modes
 def test_small_splits_share_tasks(
     spark: SparkSession, lake: SparkLake, table: str, numbered: Numbered
 ) -> None:
@@ -173,6 +174,7 @@ def test_small_splits_share_tasks(
     assert tasks(frame) == 2
 
 
+@pytest.mark.modes
 def test_no_core_works_on_while_the_others_have_done(lake: SparkLake, numbered: Numbered) -> None:
     # Three tasks would hold what there is: one core would do two, of which one does half.
     lake.create_table(
@@ -186,6 +188,7 @@ def test_no_core_works_on_while_the_others_have_done(lake: SparkLake, numbered: 
     assert tasks(lake.table("db.p")) == 4
 
 
+@pytest.mark.modes
 def test_evolved_columns_read_alike_natively_and_in_python(
     spark: SparkSession, lake: SparkLake, numbered: Numbered
 ) -> None:

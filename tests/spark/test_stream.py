@@ -388,6 +388,7 @@ def test_a_stream_tells_what_overwrites_replaced(
     assert lake.table(TARGET).count() == 5
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("keyed")
 def test_a_stream_reads_only_what_where_and_columns_ask_for(
     lake: SparkLake, numbered: Numbered, follow: Follow
@@ -455,6 +456,7 @@ def test_many_changes_of_one_key_in_one_batch_end_as_the_last(
     assert rows(lake.table(TARGET)) == rows(numbered(4, 6, "v4").union(numbered(6, 8)))
 
 
+@pytest.mark.modes
 @pytest.mark.usefixtures("appended")
 def test_options_that_a_stream_does_not_have_are_refused(
     spark: SparkSession,

@@ -344,9 +344,8 @@ def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
         conf.set("spark.sql.session.timeZone", before)
 
 
-@pytest.mark.parametrize(
-    "engine", ["deduplicate", pytest.param("aggregation", marks=pytest.mark.modes)]
-)
+@pytest.mark.modes
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
 def test_a_delete_reads_its_condition_as_a_query_does(lake: SparkLake, engine: str) -> None:
     """By the session's time zone, in any case, and with Spark's casts."""
     lake.sql("USE db")
