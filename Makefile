@@ -76,7 +76,7 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); databases, other cli
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
-	@$(PYTEST) $(SHARED) -m "modes and not spark and not slow and not interop and not interop_java" $(ARGS)
+	@$(PYTEST) $(SHARED) -m "modes and not spark and not slow and not mariadb and not mysql and not interop and not interop_java" $(ARGS)
 
 .PHONY: test-spark-modes
 test-spark-modes: java $(READY) ## Run Spark's tests that `make test` has no time for
