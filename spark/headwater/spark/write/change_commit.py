@@ -25,9 +25,9 @@ from headwater.spark.write.kept_rows import kept_rows
 from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.target import PLACE_COLUMNS
-from headwater.storage.capabilities import Operation
 from headwater.storage.jobs.after_commit import after_commit
-from headwater.storage.jobs.compact import check_options, compact_since
+from headwater.storage.jobs.change import check_change
+from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import reading, until_no_conflict
 from headwater.storage.jobs.waiting_rows import (
     admit_waiting_rows,
@@ -40,7 +40,6 @@ from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.atomic_type import AtomicType
-from headwater.storage.write.file_encoding import refuse_formats
 
 __all__ = ["change_rows", "insert_numbered", "insert_rows"]
 
@@ -74,9 +73,7 @@ def change_rows(
         OutcomeUnknown: The commit may have happened.
     """
     storage = table.storage
-    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
-    refuse_formats(storage.schema)
-    check_options(storage)
+    check_change(storage)
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()

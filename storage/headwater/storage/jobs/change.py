@@ -34,7 +34,7 @@ from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotId
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
-__all__ = ["change_rows_of_table", "merge_into_table", "update_table"]
+__all__ = ["change_rows_of_table", "check_change", "merge_into_table", "update_table"]
 
 
 def update_table(
@@ -63,7 +63,7 @@ def update_table(
         Conflict: Other commits changed the same rows each time.
         OutcomeUnknown: The commit may have happened.
     """
-    _check(storage)
+    check_change(storage)
     if not changes:
         raise Invalid(f"table {storage.name}: an update needs a column and its new value")
     for name in changes:
@@ -118,7 +118,7 @@ def merge_into_table(
         Conflict: Other commits changed the same rows each time.
         OutcomeUnknown: The commit may have happened.
     """
-    _check(storage)
+    check_change(storage)
     rows = merge_source(storage, source, on)
     return change_rows_of_table(
         storage,
@@ -132,7 +132,13 @@ def merge_into_table(
     )
 
 
-def _check(storage: TableStorage) -> None:
+def check_change(storage: TableStorage) -> None:
+    """Refuse to change rows of a table before anything is read.
+
+    Raises:
+        Invalid: As `check_options`.
+        Unsupported: The table cannot be read, written or changed.
+    """
     storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
     refuse_formats(storage.schema)
     check_options(storage)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.jobs.after_commit import after_commit
-from headwater.storage.jobs.change import change_rows_of_table
-from headwater.storage.jobs.compact import check_options, compact_since
+from headwater.storage.jobs.change import change_rows_of_table, check_change
+from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import run_job, until_no_conflict
 from headwater.storage.jobs.waiting_rows import (
@@ -28,7 +27,6 @@ from headwater.storage.maintenance.row_matchers import DeleteRows
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
-from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["delete_from_table"]
@@ -49,9 +47,7 @@ def delete_from_table(
         Unsupported: The table cannot be written.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    storage.refuse(Operation.READ | Operation.WRITE | Operation.CHANGE)
-    refuse_formats(storage.schema)
-    check_options(storage)
+    check_change(storage)
     if storage.schema.table_options.evolves_columns:
         return change_rows_of_table(
             storage,
