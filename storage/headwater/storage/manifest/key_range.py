@@ -13,6 +13,7 @@ from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
+from headwater.storage.types.type_parts import root_of
 from headwater.storage.types.values import StorageValue
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "clustered_range",
     "comparable_key",
     "end_fields",
+    "is_read_bare",
     "is_sorted_by_key",
     "key_range",
     "least_bare_text",
@@ -80,12 +82,11 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
     low, high = deserialize_row(least, types), deserialize_row(greatest, types)
     if not is_sorted_by_key(storage, file) and (None in low or None in high):
         return _EVERYTHING
-    if file.file_name.endswith(".orc"):
-        # With its spaces, the greatest is above all that are read without.
-        low = tuple(
-            least_bare_text(value) if isinstance(value, str) and _is_char(kind) else value
-            for value, kind in zip(low, types, strict=True)
-        )
+    # With its spaces, the greatest is above all that are read without.
+    low = tuple(
+        least_bare_text(value) if isinstance(value, str) and is_read_bare(kind, file) else value
+        for value, kind in zip(low, types, strict=True)
+    )
     return comparable_key(storage, low), comparable_key(storage, high)
 
 
@@ -97,8 +98,9 @@ def least_bare_text(least: str) -> str:
     return "".join(itertools.takewhile(lambda character: character >= " ", least)).rstrip(" ")
 
 
-def _is_char(data_type: DataType) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.root is Root.CHAR
+def is_read_bare(stored: DataType, file: DataFile) -> bool:
+    """True if values of a type are read without the spaces at their end."""
+    return root_of(stored) is Root.CHAR and file.file_name.endswith(".orc")
 
 
 def clustered_range(

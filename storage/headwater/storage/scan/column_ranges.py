@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
 from headwater.storage.manifest.data_file import DataFile, SimpleStats
-from headwater.storage.manifest.key_range import least_bare_text
+from headwater.storage.manifest.key_range import is_read_bare, least_bare_text
 from headwater.storage.predicate.filter import ColumnRange
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.system_fields import ROW_ID_FIELD, TRACKING_FIELDS
@@ -80,13 +80,8 @@ def evolved_ranges(
             found = stored_ranges(stats, fields, file.row_count) if found is None else found
             if old.name in found:
                 known = found[old.name]
-                ranges[item.name] = _unpadded(known) if _loses_spaces(old, file) else known
+                ranges[item.name] = _unpadded(known) if is_read_bare(old.type, file) else known
     return ranges
-
-
-def _loses_spaces(stored: DataField, file: DataFile) -> bool:
-    """True if a column's values are read without the spaces at their end."""
-    return root_of(stored.type) is Root.CHAR and file.file_name.endswith(".orc")
 
 
 def _unpadded(known: ColumnRange) -> ColumnRange:
