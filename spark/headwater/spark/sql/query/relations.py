@@ -15,6 +15,7 @@ from headwater.spark.session import session_settings
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.names import whole_name
 from headwater.spark.sql.query.references import Moment, Reference
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
@@ -55,12 +56,7 @@ class Relations:
         Raises:
             Invalid, NotFound, Unsupported: The query asks for what there is not.
         """
-        parts = reference.parts
-        warehouse = self.context.catalog.warehouse
-        if len(parts) == 3 and parts[0] == warehouse:
-            parts = parts[1:]
-        if len(parts) == 1 and database is not None:
-            parts = (database, parts[0])
+        parts = whole_name(reference.parts, self.context.catalog.warehouse, database)
         if len(parts) != 2 or not all(parts):
             return None
         try:

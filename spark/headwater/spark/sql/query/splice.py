@@ -14,6 +14,7 @@ from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
+from headwater.spark.sql.names import whole_name
 from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.metadata_columns import Place, exclusion
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
@@ -102,11 +103,7 @@ class _Splicer:
         for each in references:
             if each.has_alias or each.is_bare:
                 continue
-            parts = each.parts
-            if len(parts) == 3 and parts[0] == self.opened.context.catalog.warehouse:
-                parts = parts[1:]
-            if len(parts) == 1 and database is not None:
-                parts = (database, *parts)
+            parts = whole_name(each.parts, self.opened.context.catalog.warehouse, database)
             called.setdefault(parts[-1].casefold(), set()).add(parts)
         return called
 
@@ -161,11 +158,7 @@ class _Splicer:
         if here is None or len(parts) < 2:
             return
         context = self.opened.context
-        of_table = parts[:-1]
-        if len(of_table) == 3 and of_table[0] == context.catalog.warehouse:
-            of_table = of_table[1:]
-        if len(of_table) == 1 and context.database is not None:
-            of_table = (context.database, *of_table)
+        of_table = whole_name(parts[:-1], context.catalog.warehouse, context.database)
         if len(of_table) == 2 and context.catalog.table_exists(".".join(of_table)):
             raise Invalid(
                 f"'{'.'.join(parts)}' is no table: write `{of_table[1]}${here}`, with the database "
