@@ -20,7 +20,7 @@ from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.evolve import merge_columns
-from headwater.spark.write.nested_defaults import with_nested_defaults
+from headwater.spark.write.nested_defaults import with_another_column, with_nested_defaults
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.save import save_frame
 from headwater.spark.write.update import TARGET
@@ -103,8 +103,7 @@ def write_frame(
         if column not in df.columns:
             kind = table.schema.column(column).type
             told = literal(arrow_scalar(value, kind), spark_type(kind))
-            # `withColumn` would take the place of a column whose name differs in case.
-            df = df.select("*", told.alias(column))
+            df = with_another_column(df, column, told)
     df = with_nested_defaults(df, table.schema, table.name)
     if unchanged_since is None:
         df = with_stored_values(session.spark, df, table.schema)

@@ -16,7 +16,7 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["nested_default", "with_nested_defaults"]
+__all__ = ["nested_default", "with_another_column", "with_nested_defaults"]
 
 
 def nested_default(field: DataField, table: str) -> Column:
@@ -58,6 +58,10 @@ def with_nested_defaults(rows: DataFrame, schema: TableSchema, table: str) -> Da
             filled = sf.coalesce(sf.col(quoted(field.name)), value)
             rows = rows.withColumn(field.name, filled)
         else:
-            # `withColumn` would take the place of a column whose name differs in case.
-            rows = rows.select("*", value.alias(field.name))
+            rows = with_another_column(rows, field.name, value)
     return rows
+
+
+def with_another_column(rows: DataFrame, name: str, value: Column) -> DataFrame:
+    """Rows with one more column; `withColumn` would take the place of one in another case."""
+    return rows.select("*", value.alias(name))
