@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 from headwater.storage.errors import Invalid
-from headwater.storage.schema.given import given_names
+from headwater.storage.schema.given import given_names, given_texts
 
 __all__ = ["checks_arguments"]
 
@@ -163,16 +163,13 @@ def _of_kind(value: object, kind: object, where: str) -> object:
 
 def _text_mapping(value: Mapping[Any, object], kind: object, where: str) -> Mapping[Any, object]:
     """A mapping by text, and to text where the kind says so; raises Invalid if it is none."""
-    to_text = get_args(kind)[1] is str
-    for name, item in value.items():
+    for name in value:
         if not isinstance(name, str):
             raise Invalid(f"{where} has the {type(name).__name__} {name!r} for a name: give text")
-        if to_text and not isinstance(item, str):
-            raise Invalid(
-                f"{where}: {name!r} is the {type(item).__name__} {reprlib.repr(item)}: names and "
-                "values are text, such as 'true' and '4'"
-            )
-    return {_plain(name): _plain(item) if to_text else item for name, item in value.items()}
+    if get_args(kind)[1] is not str:
+        return {_plain(name): item for name, item in value.items()}
+    texts = given_texts(value, f"{where}:")
+    return {_plain(name): _plain(text) for name, text in texts.items()}
 
 
 def _plain(value: object) -> object:

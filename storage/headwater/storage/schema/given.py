@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["given_names", "given_options"]
+__all__ = ["given_names", "given_options", "given_texts"]
 
 
 def given_names(names: Iterable[Any], what: str) -> tuple[str, ...]:
@@ -31,10 +32,24 @@ def given_names(names: Iterable[Any], what: str) -> tuple[str, ...]:
 
 def given_options(options: Mapping[Any, Any]) -> dict[str, str]:
     """Options of a table; raises Invalid if one is no text, which other engines need."""
-    for key, value in options.items():
-        if not isinstance(key, str) or not isinstance(value, str):
+    return given_texts(options, "option")
+
+
+def given_texts(values: Mapping[Any, Any], what: str) -> dict[str, str]:
+    """Texts by name.
+
+    Args:
+        values: The texts.
+        what: The argument's name, or that of one of them, for errors.
+
+    Raises:
+        Invalid: A name or a value is no text.
+    """
+    for name, value in values.items():
+        wrong = name if not isinstance(name, str) else value
+        if not isinstance(wrong, str):
             raise Invalid(
-                f"option {key!r} is the {type(value).__name__} {value!r}: names and values of "
-                "options are text, such as 'true' and '4'"
+                f"{what} {name!r} is the {type(wrong).__name__} {reprlib.repr(wrong)}: names and "
+                "values are text, such as 'true' and '4'"
             )
-    return dict(options)
+    return dict(values)
