@@ -17,7 +17,7 @@ from headwater.storage.runtime import Runtime
 __all__ = ["KEPT_MILLIS", "ManagedCatalogs"]
 
 KEPT_MILLIS = 5_000
-"""How long a server goes on with what it knows of a warehouse before it looks again."""
+"""The time for which a server trusts what it knows of a warehouse before it looks again."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Attributes: TypeAlias = Mapping[str, str | int | bool]
-"""What there is to say of a step, by name."""
+"""The details of a step, by name."""
 
 Members: TypeAlias = Sequence[object]
 """The steps for which something is done, from `current_step`; None where nobody watched."""

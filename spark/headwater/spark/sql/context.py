@@ -18,7 +18,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["Answer", "Handler", "SqlContext"]
 
 Answer: TypeAlias = pa.Table | DataFrame | None
-"""What a statement gives: rows known already, a frame that Spark computes, or nothing."""
+"""The answer of a statement: rows known already, a frame that Spark computes, or nothing."""
 
 
 @dataclass

@@ -29,7 +29,7 @@ from headwater.storage.table_storage import (
 __all__ = ["DEFAULT_TIMEOUT_MILLIS", "Patience", "commit_snapshot"]
 
 DEFAULT_TIMEOUT_MILLIS = 5_000
-"""How long a commit without an answer is tried again, where no option says so."""
+"""The time for which a commit without an answer is tried again, where no option sets it."""
 
 
 class Patience:

@@ -48,7 +48,7 @@ from headwater.storage.types.data_type import DataField, Json
 __all__ = ["Damage", "TableCheck", "check_table"]
 
 MOST_DAMAGES = 1000
-"""How many damages are listed; the others are only counted."""
+"""The number of damages that are listed; the others are only counted."""
 
 _AT_ONCE = 4
 _WAITING = 64

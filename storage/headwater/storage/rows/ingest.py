@@ -55,7 +55,7 @@ _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 @runtime_checkable
 class _ArrowStream(Protocol):
-    """Whatever exports Arrow data: Arrow, Polars and pandas tables, DuckDB relations…"""
+    """An object that exports Arrow data: Arrow, Polars and pandas tables, DuckDB relations…"""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 

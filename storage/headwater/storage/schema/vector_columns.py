@@ -18,7 +18,7 @@ __all__ = [
 
 VECTOR_FILE_FORMAT = "vector.file.format"
 VECTOR_MARK = ".vector"
-"""What stands before the extension in the name of a file of vectors alone."""
+"""The part of the name, before the extension, by which files of vectors alone are known."""
 
 
 def vector_columns(schema: TableSchema) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ __all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
 _UNKNOWN_OUTCOMES = 3
 _UNKNOWN_SECONDS = DEFAULT_TIMEOUT_MILLIS / 1000
 MOST_AT_ONCE = 32
-"""How many snapshots one transaction takes."""
+"""The number of snapshots that one transaction takes."""
 
 
 @dataclass(frozen=True)

@@ -45,4 +45,4 @@ SCHEMA_ACTIONS = tuple(
         Action.FORWARD,
     )
 )
-"""What a table's schema waits for; snapshots alone do not concern it."""
+"""The actions that a table's schema waits for; snapshots alone do not concern it."""
