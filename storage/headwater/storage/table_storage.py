@@ -21,6 +21,7 @@ from headwater.storage.errors import (
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.withheld import WithheldFiles
+from headwater.storage.options import is_true
 from headwater.storage.recent import Recent
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.chain import chain_of
@@ -280,7 +281,7 @@ class TableStorage:
         """
         if isinstance(self.files, WithheldFiles):
             self.files.refuse()
-        if not self.sees_all and self.schema.options.get(QUERY_AUTH, "").strip().lower() == "true":
+        if not self.sees_all and is_true(self.schema.options, QUERY_AUTH):
             raise Forbidden(
                 f"table {self.name} has {QUERY_AUTH}=true: its files are for readers whom the "
                 "catalog shows all of it; read it with Table.scan of a catalog that was asked"

@@ -12,7 +12,7 @@ from headwater.storage.options.choices import (
     NullKeys,
 )
 from headwater.storage.options.field_options import RECORD_EXPIRE_TIME, RECORD_TIME_FIELD
-from headwater.storage.options.option_map import parse_boolean
+from headwater.storage.options.option_map import is_true, parse_boolean
 from headwater.storage.options.quantities import parse_bytes, parse_duration
 from headwater.storage.options.table_options import CLUSTERING_COLUMNS, TableOptions
 
@@ -27,6 +27,7 @@ __all__ = [
     "MergeEngine",
     "NullKeys",
     "TableOptions",
+    "is_true",
     "parse_boolean",
     "parse_bytes",
     "parse_duration",

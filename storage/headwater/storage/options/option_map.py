@@ -10,7 +10,7 @@ from typing import TypeVar
 from headwater.storage.errors import Invalid
 from headwater.storage.options.quantities import parse_integer
 
-__all__ = ["OptionMap", "parse_boolean"]
+__all__ = ["OptionMap", "is_true", "parse_boolean"]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -23,6 +23,15 @@ def parse_boolean(text: str, key: str) -> bool:
         case "false":
             return False
     raise Invalid(f"option '{key}' must be true or false, not '{text}'")
+
+
+def is_true(options: Mapping[str, str], key: str) -> bool:
+    """True if an option is true.
+
+    It is false where it is missing, and for a text that is neither true nor false: this is for
+    questions that must have an answer for every table, whatever another client wrote into it.
+    """
+    return options.get(key, "").strip().lower() == "true"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from headwater.storage.casts.type_changes import (
     refuse_type_change,
 )
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.options import is_true
 from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
@@ -212,7 +213,7 @@ class _Draft:
         self, fields: list[DataField], added: DataField, *, is_column: bool
     ) -> list[DataField]:
         """The fields with one more at their end, or before the first partition column."""
-        before = self.options.get("add-column-before-partition", "false").lower() == "true"
+        before = is_true(self.options, "add-column-before-partition")
         keys = self.schema.partition_keys if is_column and before else ()
         at = next((at for at, f in enumerate(fields) if f.name in keys), len(fields))
         return [*fields[:at], added, *fields[at:]]
@@ -312,7 +313,7 @@ class _Draft:
             )
 
     def _refuse_type_change(self, column: str, old: DataType, new: DataType) -> None:
-        explicit = self.options.get(_NO_CASTS, "").strip().lower() != "true"
+        explicit = not is_true(self.options, _NO_CASTS)
         refuse_type_change(column, old, new, explicit=explicit)
         if is_blob(old) and not equal_types(old, new):
             raise Invalid(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.options import is_true
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType
 from headwater.storage.types.data_type import DataField, parse_type
@@ -82,7 +83,7 @@ def check_format_options(options: Mapping[str, str]) -> None:
         for name in names:
             if options.get(name) == "":
                 raise Invalid(f"option '{name}' must not be empty")
-    in_catalog = options.get("metastore.partitioned-table", "false").lower() == "true"
+    in_catalog = is_true(options, "metastore.partitioned-table")
     if in_catalog and options.get("format-table.implementation", "paimon").lower() == "engine":
         raise Invalid(
             "the catalog cannot keep the partitions ('metastore.partitioned-table') of a table "

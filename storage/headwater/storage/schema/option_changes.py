@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions
+from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions, is_true
 from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.schema.table_type import TYPE_OPTION, TableType
@@ -122,7 +122,7 @@ def check_option_change(
             raise Invalid("option 'bucket' cannot change from or to -1")
     present = options.get(key, "false").lower()
     wanted = (value or "false").lower()
-    modifiable = options.get("deletion-vectors.modifiable", "false").lower() == "true"
+    modifiable = is_true(options, "deletion-vectors.modifiable")
     if key == "deletion-vectors.enabled" and present != wanted and not modifiable:
         raise Invalid(
             f"option '{key}' cannot be changed once the table holds data: rows could come twice; "

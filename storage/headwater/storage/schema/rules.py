@@ -13,6 +13,7 @@ from headwater.storage.options import (
     ChangelogProducer,
     MergeEngine,
     TableOptions,
+    is_true,
 )
 from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.bucket_key import check_bucket_function
@@ -130,7 +131,7 @@ def _partition_columns(schema: TableSchema) -> list[str]:
 
 def _check_creation(options: Mapping[str, str]) -> None:
     # CatalogUtils.validateCreateTable
-    if options.get("auto-create", "false").lower() == "true":
+    if is_true(options, "auto-create"):
         raise Invalid("option 'auto-create' is for reading files without a catalog; leave it out")
     rows = options.get("target-file-row-num", "1").strip()
     if not rows.isdigit() or int(rows) < 1:

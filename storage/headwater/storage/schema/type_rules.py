@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.storage.errors import Invalid
-from headwater.storage.options import CLUSTERING_COLUMNS, ChangelogProducer, MergeEngine
+from headwater.storage.options import CLUSTERING_COLUMNS, ChangelogProducer, MergeEngine, is_true
 from headwater.storage.schema.blob_columns import is_plain_blob
 from headwater.storage.schema.option_changes import listed_names
 from headwater.storage.schema.table_schema import TableSchema
@@ -57,12 +57,12 @@ def check_kept_types(schema: TableSchema) -> None:
 
 def _check_row_tracking(schema: TableSchema) -> None:
     options = schema.table_options
-    is_tracking = _is_true(schema.options, _ROW_TRACKING)
+    is_tracking = is_true(schema.options, _ROW_TRACKING)
     if is_tracking and schema.primary_keys:
         raise Invalid(f"'{_ROW_TRACKING}' is for tables without a primary key")
     if is_tracking and options.bucket != -1:
         raise Invalid(f"'{_ROW_TRACKING}' needs 'bucket' = '-1', not '{options.bucket}'")
-    is_clustered = _is_true(schema.options, _CLUSTERING)
+    is_clustered = is_true(schema.options, _CLUSTERING)
     if is_clustered and schema.primary_keys:
         raise Invalid(f"'{_CLUSTERING}' is for tables without a primary key")
     if is_clustered and options.bucket != -1:
@@ -75,7 +75,7 @@ def _check_row_tracking(schema: TableSchema) -> None:
             raise Invalid(
                 f"'{_CLUSTERING}' excludes 'deletion-vectors.enabled' where 'bucket' is not -1"
             )
-    if not _is_true(schema.options, _DATA_EVOLUTION):
+    if not is_true(schema.options, _DATA_EVOLUTION):
         return
     if not is_tracking:
         raise Invalid(f"'{_DATA_EVOLUTION}' needs option '{_ROW_TRACKING}' = 'true'")
@@ -96,7 +96,7 @@ def _check_blobs(schema: TableSchema) -> None:
             )
     if not blobs:
         return
-    if not schema.primary_keys and not _is_true(schema.options, _DATA_EVOLUTION):
+    if not schema.primary_keys and not is_true(schema.options, _DATA_EVOLUTION):
         raise Invalid(
             f"column '{blobs[0]}': a table without primary key takes BLOB columns only with option "
             f"'{_DATA_EVOLUTION}' = 'true'"
@@ -159,7 +159,7 @@ def _check_managed_blobs(schema: TableSchema, managed: Sequence[str]) -> None:
         )
     if "data-file.external-paths" in schema.options:
         raise Invalid(f"{what} excludes option 'data-file.external-paths'")
-    if _is_true(schema.options, "pk-clustering-override"):
+    if is_true(schema.options, "pk-clustering-override"):
         raise Invalid(f"{what} excludes option 'pk-clustering-override'")
     for option in ("bucket-key", "sequence.field"):
         for name in _named(schema.options, option):
@@ -177,7 +177,7 @@ def _check_aggregate(options: Mapping[str, str], column: str) -> None:
     default = options.get("fields.default-aggregate-function")
     function = options.get(f"fields.{column}.aggregate-function", default)
     ignored = f"fields.{column}.ignore-retract"
-    if function not in (None, "last_value") and not _is_true(options, ignored):
+    if function not in (None, "last_value") and not is_true(options, ignored):
         raise Invalid(
             f"column '{column}' of BLOBs cannot have the aggregate function '{function}', for "
             f"retracting rows bear none; '{ignored}' = 'true' leaves those rows out"
@@ -195,7 +195,7 @@ def _check_vectors(schema: TableSchema) -> None:
         return
     if len(vectors) == len(schema.fields):
         raise Invalid("with 'vector.file.format' a table needs a column that is no VECTOR")
-    if not _is_true(schema.options, _DATA_EVOLUTION):
+    if not is_true(schema.options, _DATA_EVOLUTION):
         raise Invalid(f"'vector.file.format' needs option '{_DATA_EVOLUTION}' = 'true'")
 
 
@@ -247,7 +247,3 @@ def _check_places(schema: TableSchema) -> None:
 
 def _named(options: Mapping[str, str], option: str) -> list[str]:
     return listed_names(options.get(option, ""))
-
-
-def _is_true(options: Mapping[str, str], option: str) -> bool:
-    return options.get(option, "false").strip().lower() == "true"

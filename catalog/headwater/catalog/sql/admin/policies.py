@@ -40,6 +40,7 @@ from headwater.storage.errors import (
     ResourceType,
 )
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.options import is_true
 from headwater.storage.predicate.restriction import Restriction
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -303,7 +304,7 @@ def _restriction(
 
 def asks_for_authorization(schema: TableSchema) -> bool:
     """True if Paimon's clients ask what they may read of a table."""
-    return schema.options.get(QUERY_AUTH, "false").lower() == "true"
+    return is_true(schema.options, QUERY_AUTH)
 
 
 def require_asking_readers(

@@ -72,6 +72,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.files.location import new_folder
+from headwater.storage.options import is_true
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS, chain_of
 from headwater.storage.schema.change import SchemaChange, SetOption
 from headwater.storage.schema.evolution import apply_changes
@@ -465,7 +466,7 @@ def _check_other_branch(
 
 def _check_external(identifier: Identifier, schema: TableSchema) -> None:
     # CatalogUtils.validateCatalogManagedFormatTablePartitions
-    in_catalog = schema.options.get("metastore.partitioned-table", "false").lower() == "true"
+    in_catalog = is_true(schema.options, "metastore.partitioned-table")
     if in_catalog and table_type(schema.options) is TableType.FORMAT:
         raise Invalid(
             f"table {identifier}: the catalog keeps the partitions ('metastore.partitioned-table') "
