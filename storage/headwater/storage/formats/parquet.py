@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -289,27 +289,10 @@ class ParquetReader:
                 yield from rows_without_columns(rows, batch_rows)
             return
         stored = {item.name: self._shredded.stored(item) for item in columns}
-        paths = {
-            item.name: self._shredded.paths(item, self._schema.field(item.name).type)
-            for item in columns
-        }
         batch_rows = self._shredded.batch_rows(columns, batch_rows)
         # Arrow reads INT96 as nanoseconds and wraps what they cannot hold without a word.
         wide = {name: item.type for name, item in stored.items() if self._has_int96(name)}
-        plain = [name for name in stored if name not in wide or has_nanoseconds(stored[name].type)]
-        text = [name for name in plain if name in self._text_columns - self._encoded_columns]
-        others = [name for name in plain if name not in text]
-        sources: list[tuple[pq.ParquetFile, list[str]]] = []
-        with readable(self.path):
-            if others:
-                encoded = not self._encoded_columns.isdisjoint(others)
-                file = self._encoded_file if encoded else self._file
-                sources.append((file, [path for name in others for path in paths[name]]))
-            if text:
-                sources.append((self._large_file, text))
-            if wide:
-                file = self._open(self._metadata, int96_unit="us")
-                sources.append((file, [path for name in wide for path in paths[name]]))
+        sources = self._sources(columns, stored, list(wide))
         rows = batch_rows
         if batch_bytes is not None:
             rows = max(1, min(batch_rows // _FIRST_SHARE, _MOST_FIRST_ROWS))
@@ -327,16 +310,7 @@ class ParquetReader:
                 if parts is None:
                     break
                 left -= parts[0].num_rows
-                micros = parts.pop() if wide else None
-                found = {name: part.column(name) for part in parts for name in part.schema.names}
-                for name, data_type in wide.items():
-                    assert micros is not None
-                    exact = micros.column(name)
-                    if name in found:
-                        exact = self._exact(found[name], exact, data_type, name)
-                    found[name] = exact
-                whole = [self._assembled(found[item.name], item) for item in columns]
-                batch = pa.RecordBatch.from_arrays(whole, [item.name for item in columns])
+                batch = self._batch(parts, columns, wide)
                 if batch_bytes is not None:
                     fitting = batch_bytes * batch.num_rows // max(batch.nbytes, 1)
                     rows = max(min(_LEAST_ROWS, batch_rows), min(fitting, batch_rows))
@@ -349,6 +323,48 @@ class ParquetReader:
                     f"file {self.path} cannot be read: {left} rows of row group {group} are not "
                     "there; it was cut short"
                 )
+
+    def _sources(
+        self, columns: Sequence[DataField], stored: Mapping[str, DataField], wide: Sequence[str]
+    ) -> list[tuple[pq.ParquetFile, list[str]]]:
+        """The readers of columns, and the paths that each reads: the one of `wide` comes last."""
+        paths = {
+            item.name: self._shredded.paths(item, self._schema.field(item.name).type)
+            for item in columns
+        }
+        plain = [name for name in stored if name not in wide or has_nanoseconds(stored[name].type)]
+        text = [name for name in plain if name in self._text_columns - self._encoded_columns]
+        others = [name for name in plain if name not in text]
+        sources: list[tuple[pq.ParquetFile, list[str]]] = []
+        with readable(self.path):
+            if others:
+                encoded = not self._encoded_columns.isdisjoint(others)
+                file = self._encoded_file if encoded else self._file
+                sources.append((file, [path for name in others for path in paths[name]]))
+            if text:
+                sources.append((self._large_file, text))
+            if wide:
+                file = self._open(self._metadata, int96_unit="us")
+                sources.append((file, [path for name in wide for path in paths[name]]))
+        return sources
+
+    def _batch(
+        self,
+        parts: list[pa.RecordBatch],
+        columns: Sequence[DataField],
+        wide: Mapping[str, DataType],
+    ) -> pa.RecordBatch:
+        """The columns of one batch, from what the readers of `_sources` gave of it."""
+        micros = parts.pop() if wide else None
+        found = {name: part.column(name) for part in parts for name in part.schema.names}
+        for name, data_type in wide.items():
+            assert micros is not None
+            exact = micros.column(name)
+            if name in found:
+                exact = self._exact(found[name], exact, data_type, name)
+            found[name] = exact
+        whole = [self._assembled(found[item.name], item) for item in columns]
+        return pa.RecordBatch.from_arrays(whole, [item.name for item in columns])
 
     @staticmethod
     def _stream(
