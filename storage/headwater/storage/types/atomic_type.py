@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 MAX_LENGTH = 2**31 - 1
+_FORMS = "write one such as INT, STRING, DECIMAL(10, 2) or TIMESTAMP(3)"
 
 
 class Root(StrEnum):
@@ -213,20 +214,20 @@ def parse_atomic(text: str) -> AtomicType | VectorType:
         return _geospatial_type(text, places)
     match = _ATOMIC.fullmatch(text)
     if match is None:
-        raise Invalid(f"'{text}' is not a data type")
+        raise Invalid(f"'{text}' is not a data type; {_FORMS}")
     written = " ".join(match["name"].upper().split())
     name = _ALIASES.get(written, written)
     zone = " ".join(match["rest"].upper().split())
     if zone == "WITH LOCAL TIME ZONE" and name == "TIMESTAMP":
         name = "TIMESTAMP_LTZ"
     elif zone and not (zone == "WITHOUT TIME ZONE" and name in {"TIME", "TIMESTAMP"}):
-        raise Invalid(f"'{text}' is not a data type")
+        raise Invalid(f"'{text}' is not a data type; {_FORMS}")
     try:
         root = Root(name)
     except ValueError:
-        raise Invalid(f"unknown type '{text}'") from None
+        raise Invalid(f"unknown type '{text}'; {_FORMS}") from None
     if root.is_geospatial:
-        raise Invalid(f"'{text}' is not a data type")
+        raise Invalid(f"'{text}' is not a data type; {_FORMS}")
     nullable = is_nullable(match["null"])
     first = None if match["p"] is None else int(match["p"])
     second = None if match["s"] is None else int(match["s"])
