@@ -79,6 +79,33 @@ The Paimon REST catalog API, as Headwater serves it. `{prefix}` is the `prefix` 
 answers: the warehouse's name. Names in paths are form-encoded. Every error has a JSON body with
 `message`, `resourceType`, `resourceName` and `code`."""
 
+_ROUTERS = (
+    health.router,
+    config.router,
+    databases.router,
+    tables.router,
+    snapshots.router,
+    tags.router,
+    partitions.router,
+    branches.router,
+    consumers.router,
+    views.router,
+    functions.router,
+    permissions.router,
+    policies.router,
+    labels.router,
+    reads_routes.router,
+    warehouses.router,
+    tokens.router,
+    temporary_keys.router,
+    groups.router,
+    dropped_tables.router,
+    protection.router,
+    overviews.router,
+    events.router,
+    readiness.router,
+)
+
 
 class _Application(FastAPI):
     """FastAPI with a description of our own."""
@@ -155,47 +182,19 @@ def create_app(
         settings,
         metrics,
         Readiness(probes or {}, runtime),
-        managed,
-        runtime,
-        Decisions(runtime),
-        principals,
-        reads,
-        _data_tokens(settings, runtime),
-        feed,
-        storage,
-        key_ring,
+        managed=managed,
+        runtime=runtime,
+        decisions=Decisions(runtime),
+        principals=principals,
+        reads=reads,
+        data_tokens=_data_tokens(settings, runtime),
+        feed=feed,
+        storage=storage,
+        temporary_keys=key_ring,
     )
     app.state.services = services
-    for feature in (
-        health,
-        config,
-        databases,
-        tables,
-        snapshots,
-        tags,
-        partitions,
-        branches,
-        consumers,
-        views,
-        functions,
-        permissions,
-        policies,
-        labels,
-        reads_routes,
-    ):
-        feature.router.join(app)
-    for noun in (
-        warehouses,
-        tokens,
-        temporary_keys,
-        groups,
-        dropped_tables,
-        protection,
-        overviews,
-        events,
-        readiness,
-    ):
-        noun.router.join(app)
+    for router in _ROUTERS:
+        router.join(app)
     app.add_route("/docs", _docs, include_in_schema=False)
     install_error_handlers(app)
     # The last one added is the outermost.
