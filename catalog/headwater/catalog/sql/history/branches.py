@@ -9,7 +9,7 @@ directory. Locks are taken with the main branch first, then by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import delete, insert, select, true, update
@@ -31,24 +31,14 @@ from headwater.catalog.sql.database.models import (
     SnapshotRow,
 )
 from headwater.catalog.sql.events.record import of_branch, record_event
+from headwater.catalog.sql.history.branch_fork import Fork, copy_fork, find_fork
 from headwater.catalog.sql.history.branch_history import (
     common_snapshot,
     copy_rows,
     delete_branch_rows,
 )
-from headwater.catalog.sql.history.manifest_sizes import (
-    Recorded,
-    insert_measured,
-    measure,
-    recorded,
-)
-from headwater.catalog.sql.history.rollback import reversed_statistics
-from headwater.catalog.sql.history.snapshot_reads import (
-    SnapshotReads,
-    settled_table,
-    snapshot_not_found,
-)
-from headwater.catalog.sql.history.statistics import apply_statistics, read_schema
+from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
+from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.lookup import (
@@ -63,28 +53,10 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import read_tag_file
-from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = ["SqlBranches"]
 
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True)
-class _Fork:
-    """The beginning of a new branch.
-
-    Attributes:
-        snapshot: The snapshot.
-        tag_path: The file of the tag that names it; empty for none.
-        measured: The statistics of its partitions, when the database does not have them.
-    """
-
-    snapshot: Snapshot
-    tag_path: str
-    measured: Sequence[PartitionStatistics] | None
 
 
 class SqlBranches:
@@ -130,7 +102,7 @@ class SqlBranches:
             record = settled_table(self._context, self._outbox, identifier)
             self._refuse_taken(record, branch)
             try:
-                fork = self._fork(record, from_tag, from_snapshot)
+                fork = find_fork(self._context, self._snapshots, record, from_tag, from_snapshot)
                 created = self._sql.write(
                     partial(self._insert, seen=record, branch=branch, fork=fork)
                 )
@@ -235,36 +207,10 @@ class SqlBranches:
         for branch in branches:
             self._outbox.settle(table_id, branch)
 
-    def _fork(self, record: TableRecord, tag: str | None, number: int | None) -> _Fork | None:
-        path = ""
-        if tag is not None:
-            found = None
-            if tag and "/" not in tag:
-                found = read_tag_file(self._context.files, record.layout, tag)
-            if found is None or not 0 < found.snapshot.id <= record.snapshot_id:
-                raise NotFound(
-                    f"table {record.identifier} has no tag '{tag}' on a snapshot of its history",
-                    resource_type=ResourceType.TAG,
-                    resource_name=tag,
-                )
-            snapshot, path = found.snapshot, record.layout.tag(tag)
-        elif number is not None:
-            existing = self._snapshots.by_id(record, number)
-            if existing is None:
-                raise snapshot_not_found(record.identifier, str(number))
-            snapshot = existing
-        else:
-            return None
-        with self._sql.read() as connection:
-            known = recorded(connection, record, snapshot)
-        if known is Recorded.THE_SAME:
-            return _Fork(snapshot, path, None)
-        return _Fork(snapshot, path, measure(self._context, record, snapshot))
-
     # Decisions: False when what was looked at has changed meanwhile
 
     def _insert(
-        self, connection: Connection, seen: TableRecord, branch: str, fork: _Fork | None
+        self, connection: Connection, seen: TableRecord, branch: str, fork: Fork | None
     ) -> bool:
         _lock(connection, seen.id, {MAIN_BRANCH, seen.branch})
         record = find_table(connection, self._context, seen.identifier)
@@ -288,7 +234,7 @@ class SqlBranches:
             connection, SchemaRow, record.id, record.branch, branch,
             SchemaRow.schema_id <= schema_id,
         )  # fmt: skip
-        if fork is not None and not self._copy_state(connection, record, branch, fork):
+        if fork is not None and not copy_fork(connection, self._context, record, branch, fork):
             raise Conflict(f"table {record.identifier} was rolled back meanwhile; look, then retry")
         self._outbox.add(
             connection,
@@ -305,32 +251,6 @@ class SqlBranches:
             # The branch has the tag, too.
             details["tag"] = fork.tag_path.removeprefix(record.layout.tag(""))
         self._recorded(connection, record, EventType.CREATE_BRANCH, details)
-        return True
-
-    def _copy_state(
-        self, connection: Connection, record: TableRecord, branch: str, fork: _Fork
-    ) -> bool:
-        """Copy the snapshot's row, and what its partitions hold."""
-        snapshot = fork.snapshot
-        there = replace(
-            record,
-            identifier=branch_of(record.identifier, branch),
-            branch=branch,
-            schema_id=snapshot.schema_id,
-            snapshot_id=snapshot.id,
-        )
-        if fork.measured is not None:
-            insert_measured(connection, self._context, there, snapshot, fork.measured)
-            return True
-        if recorded(connection, record, snapshot) is not Recorded.THE_SAME:
-            return False
-        copy_rows(
-            connection, SnapshotRow, record.id, record.branch, branch,
-            SnapshotRow.snapshot_id == snapshot.id,
-        )  # fmt: skip
-        copy_rows(connection, PartitionRow, record.id, record.branch, branch, true())
-        later = reversed_statistics(connection, record, snapshot.id)
-        apply_statistics(connection, self._context, there, later)
         return True
 
     def _rename(self, connection: Connection, seen: TableRecord, new_name: str) -> bool:
