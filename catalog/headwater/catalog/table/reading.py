@@ -94,6 +94,18 @@ class ReadableTable(TableHistory):
                 version=version,
             )
             return self._served_scan(request, columns, where)
+        moment = self._moment(snapshot_id, tag, timestamp, watermark, version)
+        return self._scan_of_branches(moment, columns, where)
+
+    def _moment(
+        self,
+        snapshot_id: int | None,
+        tag: str | None,
+        timestamp: int | datetime | str | None,
+        watermark: int | None,
+        version: str | None,
+    ) -> ReadStart:
+        """The moment that an argument of `scan` says, else the one of the table's options."""
         start = ReadStart.of(self.schema.options)
         moment = start
         if snapshot_id is not None:
@@ -112,6 +124,12 @@ class ReadableTable(TableHistory):
                 f"table {self.name}: the option {start.key}={start.value} says what is read; "
                 "leave it out, or the argument"
             )
+        return moment
+
+    def _scan_of_branches(
+        self, moment: ReadStart, columns: Sequence[str] | None, where: str | Predicate | None
+    ) -> Scan:
+        """The rows of a moment, with those of the branches that make up the table with this one."""
         chain = chain_of(self._storage.layout.branch, self.schema)
         if chain is not None:
             branches = self.branch(chain.snapshot_branch), self.branch(chain.delta_branch)
