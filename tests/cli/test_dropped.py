@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import Lake
-from headwater.migrations import upgrade
 
 Headwater = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def served(tmp_path: Path, serve: Callable[..., str]) -> Iterator[tuple[str, Lake]]:
+def served(
+    tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]
+) -> Iterator[tuple[str, Lake]]:
     """A server that keeps dropped tables, and what is behind it: a table with two rows."""
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "catalog.db")
     place = str(tmp_path / "lake")
     catalog = SqlCatalog.open(url, warehouse="main", location=place, undrop_millis=3_600_000)
     with Lake(catalog) as lake:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.client.conftest import Proxy
+from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
-from headwater.migrations import upgrade
 from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
@@ -42,10 +42,11 @@ class Clock:
 
 
 @pytest.fixture
-def address(s3_endpoint: str, tmp_path: Path, serve: Callable[..., str]) -> Iterator[str]:
+def address(
+    s3_endpoint: str, tmp_path: Path, new_sqlite: NewSqlite, serve: Callable[..., str]
+) -> Iterator[str]:
     """A server whose tables are on the store; it alone knows where that is, and its keys."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     options = {"s3.endpoint": s3_endpoint, "s3.access-key": "test", "s3.secret-key": "test"}
     options["s3.sts.role-arn"] = "arn:aws:iam::123456789012:role/lake"
     behind = SqlCatalog.open(

@@ -13,6 +13,7 @@ import pytest
 from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.sts.models import sts_backends
 from tests import plain_http
+from tests.conftest import NewSqlite
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.data_token import client_storage_options
@@ -21,7 +22,6 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.database.open_database import opened_database
-from headwater.migrations import upgrade
 from headwater.server.data_tokens import session_policy
 from headwater.server.dependencies import Principals
 from headwater.server.settings import load_settings
@@ -35,13 +35,19 @@ class Serve(Protocol):
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Iterator[SqlCatalog]:
+def database_url(tmp_path: Path, new_sqlite: NewSqlite) -> str:
+    return new_sqlite(tmp_path / "catalog.db")
+
+
+@pytest.fixture
+def secretive(tmp_path: Path, database_url: str) -> Iterator[SqlCatalog]:
     """A catalog whose warehouse needs credentials."""
-    url = f"sqlite:///{tmp_path}/secretive.db"
-    upgrade(url)
     options = {"s3.access-key": "an-id", "s3.secret-key": "a-secret", "s3.endpoint": "http://s3"}
     opened = SqlCatalog.open(
-        url, warehouse="main", location=str(tmp_path / "files"), storage_options=options
+        database_url,
+        warehouse="main",
+        location=str(tmp_path / "files"),
+        storage_options=options,
     )
     yield opened
     opened.close()
@@ -119,9 +125,7 @@ def test_the_warehouse_s_credentials_are_not_handed_out(
 ROLE = "arn:aws:iam::123456789012:role/lake"
 
 
-def _on_store(s3_endpoint: str, tmp_path: Path, **options: str) -> SqlCatalog:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    upgrade(url)
+def _on_store(s3_endpoint: str, url: str, **options: str) -> SqlCatalog:
     keys = {"s3.endpoint": s3_endpoint, "s3.access-key": "AKIAOWN", "s3.secret-key": "own-secret"}
     return SqlCatalog.open(
         url, warehouse="main", location="s3://lake/warehouse", storage_options={**keys, **options}
@@ -144,11 +148,11 @@ def _may(policy: str, action: str, resource: str) -> bool:
 
 
 def test_a_token_reaches_one_table_and_writes_only_for_those_who_may(
-    s3_endpoint: str, tmp_path: Path, serve: Serve, schema: dict[str, Any]
+    s3_endpoint: str, database_url: str, serve: Serve, schema: dict[str, Any]
 ) -> None:
     with (
-        closing(_on_store(s3_endpoint, tmp_path, **{"s3.sts.role-arn": ROLE})) as catalog,
-        opened_database(f"sqlite:///{tmp_path}/catalog.db") as database,
+        closing(_on_store(s3_endpoint, database_url, **{"s3.sts.role-arn": ROLE})) as catalog,
+        opened_database(database_url) as database,
     ):
         tokens = Tokens(database, SYSTEM_RUNTIME)
         secrets = {
@@ -194,9 +198,9 @@ def test_a_token_reaches_one_table_and_writes_only_for_those_who_may(
 
 
 def test_a_warehouse_without_a_role_has_no_tokens(
-    s3_endpoint: str, tmp_path: Path, serve: Serve, schema: dict[str, Any]
+    s3_endpoint: str, database_url: str, serve: Serve, schema: dict[str, Any]
 ) -> None:
-    with closing(_on_store(s3_endpoint, tmp_path)) as catalog:
+    with closing(_on_store(s3_endpoint, database_url)) as catalog:
         refused = plain_http.get(f"{_table(serve(catalog, data_token_seconds=7200), schema)}/token")
     assert refused.status_code == 501
     assert "s3.sts.role-arn" in refused.json()["message"]
@@ -204,10 +208,10 @@ def test_a_warehouse_without_a_role_has_no_tokens(
 
 
 def test_a_service_that_does_not_answer_is_no_refusal(
-    s3_endpoint: str, tmp_path: Path, serve: Serve, schema: dict[str, Any]
+    s3_endpoint: str, database_url: str, serve: Serve, schema: dict[str, Any]
 ) -> None:
     options = {"s3.sts.role-arn": ROLE, "s3.sts.endpoint": "http://127.0.0.1:1"}
-    with closing(_on_store(s3_endpoint, tmp_path, **options)) as catalog:
+    with closing(_on_store(s3_endpoint, database_url, **options)) as catalog:
         answer = plain_http.get(f"{_table(serve(catalog, data_token_seconds=7200), schema)}/token")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert "127.0.0.1:1" not in answer.text

@@ -20,7 +20,6 @@ from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.open_database import opened_database
 from headwater.client.lake import Lake
 from headwater.client.rest import RestCatalog
-from headwater.migrations import upgrade
 from headwater.server.managed_catalogs import ManagedCatalogs
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
@@ -90,11 +89,10 @@ def _manager(hash_: str) -> TokenInfo | None:
 
 
 def test_no_option_of_a_warehouse_sends_the_server_elsewhere(
-    serve: Serve, tmp_path: Path, canary: Canary
+    serve: Serve, tmp_path: Path, new_sqlite: NewSqlite, canary: Canary
 ) -> None:
     """SSRF, and a theft of credentials: endpoints of the store and of its token service."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     allowed = "https://minio:9000"
     host = canary.url.removeprefix("http://")
     own = {"s3.access-key": "AKIAX", "s3.secret-key": "x", "s3.sts.role-arn": ROLE}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection, event, text
 from tests import plain_http
-from tests.conftest import Serve
+from tests.conftest import NewSqlite, Serve
 
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.model.tokens import TokenInfo, token_hash
@@ -53,10 +53,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def servers(serve: Serve, tmp_path: Path, clock: Clock) -> Iterator[tuple[str, str]]:
+def servers(
+    serve: Serve, tmp_path: Path, new_sqlite: NewSqlite, clock: Clock
+) -> Iterator[tuple[str, str]]:
     """Two servers of one database; they were started with a warehouse ``main``."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     runtime = SYSTEM_RUNTIME.__class__(
         clock.now_millis,
         SYSTEM_RUNTIME.new_uuid,
@@ -175,10 +176,11 @@ def test_what_cannot_be_is_refused(
 
 
 @pytest.fixture
-def guarded(serve: Serve, tmp_path: Path) -> Iterator[Callable[..., httpx.Response]]:
+def guarded(
+    serve: Serve, tmp_path: Path, new_sqlite: NewSqlite
+) -> Iterator[Callable[..., httpx.Response]]:
     """Sends requests to a server with tokens of every kind; the first argument says which."""
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "headwater.db")
     with opened_database(url) as database, plain_http.Client() as client:
         tokens = Tokens(database, SYSTEM_RUNTIME)
         secrets = {
@@ -293,9 +295,10 @@ def test_the_server_sends_its_credentials_nowhere_else(
     assert guarded("manager", "GET", f"{MANAGEMENT}/lake").json()["options"] == {}
 
 
-def test_nothing_is_allowed_unless_the_settings_say_so(serve: Serve, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/headwater.db"
-    upgrade(url)
+def test_nothing_is_allowed_unless_the_settings_say_so(
+    serve: Serve, tmp_path: Path, new_sqlite: NewSqlite
+) -> None:
+    url = new_sqlite(tmp_path / "headwater.db")
     with opened_database(url) as database:
         main = SqlCatalog.on(database, warehouse="main", location=str(tmp_path / "main"))
         managed = ManagedCatalogs(database, SYSTEM_RUNTIME)

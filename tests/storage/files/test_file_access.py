@@ -16,7 +16,6 @@ import pytest
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client.rest import RestCatalog
-from headwater.migrations import upgrade
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.local import local_path, local_uri
@@ -38,8 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[File
         yield open_file_access(location, options), location
         return
     serve, name = request.getfixturevalue("serve"), Identifier("sales", "orders")
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    upgrade(url)
+    url = request.getfixturevalue("new_sqlite")(tmp_path / "catalog.db")
     place = "s3://lake/warehouse"
     opened = SqlCatalog.open(url, warehouse="main", location=place, storage_options=options)
     with closing(opened) as catalog:
