@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from headwater.server.settings import ServerSettings
 
 # Tests never assert on time, and the first example of a suite pays for imports. New examples are
-# looked for on purpose (`--hypothesis-profile=search`): what judges a change takes the same ones.
+# looked for on purpose (`--hypothesis-profile=search`): what judges a change takes the same ones,
+# and not so many of them.
 _SEARCH = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 settings.register_profile("search", _SEARCH)
-settings.register_profile("headwater", _SEARCH, derandomize=True, database=None)
+settings.register_profile("headwater", _SEARCH, derandomize=True, database=None, max_examples=40)
 settings.load_profile("headwater")
 
 LEAST_JAVA = 17
