@@ -71,8 +71,9 @@ demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARG
 # What developers run
 
 .PHONY: test
-test: java $(READY) ## Run the tests (ARGS goes to pytest); databases, other clients, modes of tables and slow suites have targets of their own
-	@$(PYTEST) $(SHARED) -m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
+test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks at, databases, other clients, modes of tables and slow suites have targets of their own
+	@$(PYTEST) $(SHARED) --ignore=tests/repository --ignore=tests/docs \
+		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations

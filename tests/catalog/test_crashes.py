@@ -330,6 +330,7 @@ def test_a_drop_killed_at_any_step_happened_or_did_not(
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_replacement_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier

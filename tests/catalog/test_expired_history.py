@@ -255,6 +255,7 @@ def test_a_new_job_reads_no_old_snapshots_of_a_history_with_gaps(
         assert lake.catalog.snapshots.commits_of(table.identifier, "job").since == 18
 
 
+@pytest.mark.modes
 def test_more_rows_than_fit_one_transaction_go(tmp_path: Path, new_sqlite: NewSqlite) -> None:
     url = new_sqlite(tmp_path / "c.db")
     with opened(url, tmp_path / "lake", 0) as lake:

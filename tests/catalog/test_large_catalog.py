@@ -215,6 +215,7 @@ def large(migrated_url: str, tmp_path: Path, orders_schema: Schema) -> Iterator[
         yield catalog
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_every_query_of_a_large_catalog_follows_an_index_and_every_page_is_reached(
     large: SqlCatalog, migrated_url: str

@@ -119,6 +119,7 @@ def labels(lake: Lake, name: str) -> list[tuple[str, str]]:
     return [(each.key, each.value) for each in found]
 
 
+@pytest.mark.modes
 def test_a_database_older_than_storage_takes_over_all_kinds(folder: Path, tmp_path: Path) -> None:
     copy_database(folder / "headwater.db", tmp_path / "backup.db")
     with connect(folder) as lake:

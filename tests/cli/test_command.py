@@ -184,7 +184,12 @@ def test_any_name_can_be_printed_in_any_encoding(
             marks=pytest.mark.modes,
         ),
         (["--warehouse", "a/b=./x"], {}, "'a/b' is not a warehouse name"),
-        (["--warehouse", "a=./x", "--warehouse", "b=./x/y"], {}, "overlaps warehouse"),
+        pytest.param(
+            ["--warehouse", "a=./x", "--warehouse", "b=./x/y"],
+            {},
+            "overlaps warehouse",
+            marks=pytest.mark.modes,
+        ),
         (["--database-url", "nonsense"], {}, "database URL is malformed"),
     ],
 )
@@ -196,6 +201,7 @@ def test_a_server_that_cannot_start_says_why_in_one_line(
     assert says in one_line(result)
 
 
+@pytest.mark.modes
 def test_an_absent_extra_is_named(headwater_process: Headwater, tmp_path: Path) -> None:
     # What a base installation looks like: the modules of the extras cannot be found.
     (tmp_path / "sitecustomize.py").write_text(

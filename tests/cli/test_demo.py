@@ -61,14 +61,15 @@ def test_the_feed_ends_in_the_source_less_what_was_cancelled(
 
 
 @pytest.mark.spark
+@pytest.mark.modes
 @pytest.mark.parametrize(
     "actual",
     [
         pytest.param([(1, None), (2, 5), (2, 5)], id="doubled"),
-        pytest.param([(1, None)], id="lost", marks=pytest.mark.modes),
-        pytest.param([(None, 1), (2, 5)], id="swapped", marks=pytest.mark.modes),
-        pytest.param([(1, 0), (2, 5)], id="null", marks=pytest.mark.modes),
-        pytest.param([], id="empty", marks=pytest.mark.modes),
+        pytest.param([(1, None)], id="lost"),
+        pytest.param([(None, 1), (2, 5)], id="swapped"),
+        pytest.param([(1, 0), (2, 5)], id="null"),
+        pytest.param([], id="empty"),
     ],
 )
 def test_the_comparison_sees_every_difference(

@@ -75,6 +75,7 @@ def _metric(client: httpx.Client, name: str, label: str | None = None) -> float:
     )
 
 
+@pytest.mark.modes
 def test_a_token_that_expired_stays_so_while_the_clock_is_set_back(
     url: str, tmp_path: Path, clock: WrongClock
 ) -> None:

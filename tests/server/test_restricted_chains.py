@@ -111,6 +111,7 @@ CONDITIONS: list[tuple[str, Callable[[Row], bool]]] = [
 ]
 
 
+@pytest.mark.modes
 def test_a_filter_is_asked_of_the_rows_of_the_chain(owner: Lake, lake_as: As) -> None:
     names = ("sales.stock", "sales.stock$branch_snapshot", "sales.stock$branch_delta")
     rows_of = {name: read(owner.table(name)) for name in names}

@@ -11,6 +11,7 @@ from headwater.spark import SparkLake
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.modes
 def test_blobs_are_binary(spark: SparkSession, lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, b BLOB, c BINARY COMMENT '__BLOB_FIELD; of the front') "

@@ -36,6 +36,7 @@ def column_files(lake: SparkLake) -> list[tuple[int, int, tuple[str, ...]]]:
     )
 
 
+@pytest.mark.modes
 def test_an_update_writes_the_columns_that_change(lake: SparkLake) -> None:
     make(lake)
     lake.sql("UPDATE db.t SET a = a + length(b) WHERE id % 2 = 1 AND id < 4")

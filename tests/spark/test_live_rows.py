@@ -79,6 +79,7 @@ def test_the_second_query_of_the_same_files_needs_no_merge(
     assert measured.rows == 30 - 1 < read.row_count
 
 
+@pytest.mark.modes
 def test_only_buckets_that_a_commit_touched_are_merged_again(
     lake: SparkLake, upserted: str, numbered: Numbered
 ) -> None:
@@ -120,6 +121,7 @@ def test_other_rules_are_not_those_that_a_merge_was_made_by(
     assert lake.table(upserted).count() == 90
 
 
+@pytest.mark.modes
 def test_one_bit_that_is_wrong_is_one_row_that_is_wrong(
     lake: SparkLake, upserted: str, numbered: Numbered, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_write_with_a_wide_row_is_written_once(
     assert data_files(folder) == named_files(lake, "db.t")
 
 
+@pytest.mark.modes
 def test_rows_change_beside_wide_ones(lake: SparkLake, numbered: Numbered) -> None:
     lake.sql("CREATE TABLE db.t (id BIGINT, name STRING, part STRING)")
     wide = sf.expr("IF(id % 10 = 7, repeat(name, 10000), name)")

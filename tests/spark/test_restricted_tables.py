@@ -96,6 +96,7 @@ def test_every_way_to_read_shows_the_same(ada: SparkLake, spark: SparkSession, t
     assert not [value for value in HIDDEN if value in explained]
 
 
+@pytest.mark.modes
 def test_what_is_shown_can_be_written_elsewhere(ada: SparkLake, owner: Lake) -> None:
     owner.create_database("copies")
     ada.sql("CREATE TABLE copies.people AS SELECT * FROM sales.people")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 from tests.conftest import NewSqlite
 
 from headwater.catalog.model.catalog import Catalog
@@ -60,15 +61,7 @@ _CATALOGS: dict[str, Callable[[pytest.FixtureRequest, Path], Iterator[Catalog]]]
 }
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        "rest",
-    ],
-)
+@pytest.fixture(params=[*POSTGRESQL_IN_MODES, "rest"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """An empty warehouse ``main`` whose files are in the folder ``lake``."""
     yield from _CATALOGS[request.param](request, tmp_path)

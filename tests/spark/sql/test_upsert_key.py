@@ -58,6 +58,7 @@ def test_new_rows_take_the_place_of_those_with_the_same_key(lake: SparkLake) -> 
     assert [row[0] for row in rows(lake.table("db.t"))] == [7, 7]
 
 
+@pytest.mark.modes
 def test_what_only_adds_rows_is_refused_by_name(lake: SparkLake) -> None:
     lake.sql("USE db")
     lake.sql("CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('upsert-key' = 'k')")

@@ -196,6 +196,7 @@ _STEPS: st.SearchStrategy[list[_Step]] = st.lists(
 )
 
 
+@pytest.mark.modes
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
