@@ -145,6 +145,17 @@ def test_timestamps_are_compared_in_the_zone_of_the_session(
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+def test_text_that_looks_like_a_timestamp_stays_as_it_is(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (s STRING)")
+    for value in ("TIMESTAMP ", "x"):
+        lake.sql(f"INSERT INTO db.t VALUES ('{value}')")
+    assert rows(lake.sql("SELECT s FROM db.t WHERE s IN ('TIMESTAMP ', 'x')")) == [
+        ("TIMESTAMP ",),
+        ("x",),
+    ]
+    assert [read.files for read in lake.last_query] == [2]
+
+
 def test_a_condition_holds_in_both_readers(spark: SparkSession, lake: SparkLake) -> None:
     source = spark.sql(
         "SELECT id, CAST(id / 2 AS DECIMAL(6, 1)) AS d, DATE'2026-01-01' + CAST(id AS INT) AS day, "

@@ -36,7 +36,8 @@ _LEAF = "LogicalRDD"
 _NOTHING = "LocalRelation"
 _ROW_BY_ROW = frozenset({"Filter", "Project"})
 _COLUMN = re.compile(r"\bheadwater_(\d+)_(\d+)#")
-_TIMESTAMP = re.compile(r"\bTIMESTAMP '([^']*)'")
+# Or a text or a name, in which the same letters say nothing.
+_TIMESTAMP = re.compile(r"\bTIMESTAMP '([^']*)'|'(?:[^'\\]|\\.)*'|`[^`]*`", re.DOTALL)
 _CAST_TO_TIMESTAMP = re.compile(r"\bAS TIMESTAMP(_LTZ)?\)", re.IGNORECASE)
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::(\d\d))?")
 # Beyond, zones differ between Java's and Python's rules.
@@ -256,6 +257,8 @@ def _with_zones(condition: str, time_zone: str) -> str:
     """
 
     def zoned(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
         moment = _moment(match[1], time_zone)
         return "unknown()" if moment is None else f"TIMESTAMP '{moment.isoformat(' ')}'"
 
