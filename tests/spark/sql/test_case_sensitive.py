@@ -9,7 +9,7 @@ import pytest
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import AlreadyExists, Invalid
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -63,6 +63,22 @@ def test_columns_that_differ_in_case_are_not_dropped(strict: SparkLake) -> None:
         "WHEN NOT MATCHED THEN INSERT *"
     )
     assert rows(strict.sql("SELECT s.x, s.X, s.y FROM db.u")) == [(1, 2, 3)]
+
+
+def test_columns_whose_names_differ_in_case_are_created_by_sql(strict: SparkLake) -> None:
+    strict.sql("CREATE TABLE db.t (id INT, a INT, A INT) PARTITIONED BY (A)")
+    strict.sql("ALTER TABLE db.t ADD COLUMNS (ID INT)")
+    strict.sql("INSERT INTO db.t (ID, A, a, id) VALUES (4, 3, 2, 1)")
+    assert rows(strict.sql("SELECT id, a, A, ID FROM db.t WHERE A = 3")) == [(1, 2, 3, 4)]
+    strict.sql("CREATE TABLE db.u AS SELECT a, A FROM db.t")
+    assert rows(strict.sql("SELECT A, a FROM db.u")) == [(3, 2)]
+    with pytest.raises(AlreadyExists, match="column 'a' exists"):
+        strict.sql("ALTER TABLE db.u ADD COLUMNS (a INT)")
+    strict.spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(Invalid, match="two columns 'a'; the case of names does not matter"):
+        strict.sql("CREATE TABLE db.v (a INT, A INT)")
+    with pytest.raises(AlreadyExists, match="column 'B' exists"):
+        strict.sql("ALTER TABLE db.u ADD COLUMNS (b INT, B INT)")
 
 
 def test_names_that_differ_in_case_are_of_two_tables(strict: SparkLake) -> None:

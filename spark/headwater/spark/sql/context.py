@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from headwater.client import Lake
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.session import is_set
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
@@ -40,6 +41,22 @@ class SqlContext:
         """The catalog without Spark."""
         return self.session.catalog
 
+    def whole_name(self, parts: Sequence[str], database: str | None = None) -> tuple[str, ...]:
+        """A name with its database and without the warehouse, where it says as much.
+
+        Args:
+            parts: The parts of the name.
+            database: The database of names that say none; None leaves those as they are.
+        """
+        if len(parts) == 3 and parts[0] == self.catalog.warehouse:
+            parts = parts[1:]
+        return (database, *parts) if len(parts) == 1 and database is not None else tuple(parts)
+
+    @property
+    def fold(self) -> Callable[[str], str]:
+        """Gives names that are one to the session the same form."""
+        return str if is_set(self.session.spark, "spark.sql.caseSensitive") else str.casefold
+
     def full_name(self, parts: Sequence[str]) -> str:
         """The name ``database.table`` for the parts of a name in a statement.
 
@@ -49,23 +66,19 @@ class SqlContext:
         Raises:
             Invalid: There are more parts, another warehouse is meant, or no database is in use.
         """
-        warehouse = self.catalog.warehouse
-        if len(parts) == 3 and parts[0] == warehouse:
-            parts = parts[1:]
-        if len(parts) == 2:
-            return ".".join(parts)
+        whole = self.whole_name(parts, self.database)
+        if len(whole) == 2:
+            return ".".join(whole)
         written = ".".join(parts)
-        if len(parts) > 2:
+        if len(whole) > 2:
             raise Invalid(
-                f"'{written}' is not a name in warehouse {warehouse}: "
+                f"'{written}' is not a name in warehouse {self.catalog.warehouse}: "
                 "write table, database.table or warehouse.database.table"
             )
-        if self.database is None:
-            raise Invalid(
-                f"'{written}' says no database, and none is in use: "
-                f"write database.{written}, or USE a database first"
-            )
-        return f"{self.database}.{written}"
+        raise Invalid(
+            f"'{written}' says no database, and none is in use: "
+            f"write database.{written}, or USE a database first"
+        )
 
 
 Handler: TypeAlias = Callable[[Statement, SqlContext], Answer]

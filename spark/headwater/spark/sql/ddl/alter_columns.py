@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type
@@ -34,18 +34,25 @@ from headwater.storage.types.data_type import (
 __all__ = ["read_added_columns", "read_altered_columns"]
 
 
-def read_added_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
+def read_added_columns(
+    statement: Statement, schema: TableSchema, fold: Callable[[str], str]
+) -> list[SchemaChange]:
     """Read what follows ``ADD COLUMNS``: columns, in brackets or not.
 
+    Args:
+        statement: The statement.
+        schema: The table's.
+        fold: Gives names that are one to the session the same form.
+
     Raises:
-        AlreadyExists: There is a column of a name, whatever its case.
+        AlreadyExists: There is a column of a name.
         Unsupported: A column has a default: rows there would not have it.
     """
     brackets = statement.accept("(")
     changes: list[SchemaChange] = []
     names = [field.name for field in schema.fields]
     while True:
-        change = _read_added_column(statement, schema, names)
+        change = _read_added_column(statement, schema, names, fold)
         changes.append(change)
         if len(change.path) == 1:
             names.append(change.path[0])
@@ -58,14 +65,14 @@ def read_added_columns(statement: Statement, schema: TableSchema) -> list[Schema
 
 
 def _read_added_column(
-    statement: Statement, schema: TableSchema, names: Sequence[str]
+    statement: Statement, schema: TableSchema, names: Sequence[str], fold: Callable[[str], str]
 ) -> AddColumn:
     outer: list[str] = []
     mark = statement.mark()
     parts = statement.name_parts()
     if len(parts) > 1:
         outer = list(column_path(schema.fields, parts[:-1]))
-    elif parts[0].lower() in (name.lower() for name in names):
+    elif fold(parts[0]) in map(fold, names):
         raise AlreadyExists(
             f"column '{parts[0]}' exists already",
             resource_type=ResourceType.COLUMN,

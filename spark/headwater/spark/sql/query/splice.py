@@ -9,12 +9,10 @@ from typing import Any
 
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
-from headwater.spark.session import is_set
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
-from headwater.spark.sql.names import whole_name
 from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.metadata_columns import Place, exclusion
 from headwater.spark.sql.query.references import Qualifier, Reference, find_references
@@ -24,7 +22,6 @@ from headwater.storage.errors import Invalid, NotFound
 __all__ = ["Spliced", "splice"]
 
 _ENGINE = "spark"
-_CASE = "spark.sql.caseSensitive"
 
 
 @dataclass
@@ -103,14 +100,14 @@ class _Splicer:
         for each in references:
             if each.has_alias or each.is_bare:
                 continue
-            parts = whole_name(each.parts, self.opened.context.catalog.warehouse, database)
+            parts = self.opened.context.whole_name(each.parts, database)
             called.setdefault(parts[-1].casefold(), set()).add(parts)
         return called
 
     @cached_property
     def _fold(self) -> Callable[[str], str]:
         """Gives names that are one to the session the same form."""
-        return str if is_set(self.opened.context.session.spark, _CASE) else str.casefold
+        return self.opened.context.fold
 
     def _is_sparks(self, reference: Reference) -> bool:
         """True for a temporary view, which goes before a table of the database in use.
@@ -158,7 +155,7 @@ class _Splicer:
         if here is None or len(parts) < 2:
             return
         context = self.opened.context
-        of_table = whole_name(parts[:-1], context.catalog.warehouse, context.database)
+        of_table = context.whole_name(parts[:-1], context.database)
         if len(of_table) == 2 and context.catalog.table_exists(".".join(of_table)):
             raise Invalid(
                 f"'{'.'.join(parts)}' is no table: write `{of_table[1]}${here}`, with the database "
