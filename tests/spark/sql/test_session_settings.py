@@ -44,6 +44,25 @@ def test_numbers_within_values_overflow_in_no_session(lake: SparkLake) -> None:
     assert rows(lake.sql("SELECT * FROM db.t")) == [(1, [2, None], {3: 4}), (2, None, None)]
 
 
+def test_a_backslash_stands_for_itself_where_the_session_says_so(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, p STRING) PARTITIONED BY (p)")
+    with settings(lake.spark, parser_escapedStringLiterals="true"):
+        lake.sql(r"INSERT INTO db.t PARTITION (p = 'a\tb') SELECT 1")
+        lake.sql(r"INSERT INTO db.t VALUES (2, 'a\tb'), (3, 'c')")
+        lake.sql(r"ALTER TABLE db.t ADD COLUMNS (d STRING COMMENT 'x\ty')")
+        lake.sql(r"ALTER TABLE db.t ALTER COLUMN d SET DEFAULT '\d'")
+        lake.sql("ALTER TABLE db.t DROP PARTITION (p = 'c')")
+        assert rows(lake.sql(r"SELECT id, p FROM db.t WHERE p = 'a\tb'")) == [
+            (1, r"a\tb"),
+            (2, r"a\tb"),
+        ]
+        assert rows(lake.sql("SELECT id FROM db.t WHERE p = sys.max_pt('db.t')")) == [(1,), (2,)]
+    field = lake.catalog.table("db.t").schema.column("d")
+    assert (field.description, field.default_value) == ("x\ty", r"'\d'")
+    lake.sql(r"INSERT INTO db.t PARTITION (p = 'a\tb') (id) SELECT 4")
+    assert rows(lake.sql(r"SELECT id FROM db.t WHERE p = 'a\tb'")) == [(4,)]
+
+
 def test_types_mean_what_the_session_says(lake: SparkLake) -> None:
     columns = "id INT, t TIMESTAMP, z TIMESTAMP_LTZ, s STRUCT<t: TIMESTAMP>, c CHAR(3)"
     with settings(lake.spark, timestampType="TIMESTAMP_NTZ", charAsVarchar="true"):

@@ -9,6 +9,7 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame
 
 from headwater.spark.errors import users_words
+from headwater.spark.session import is_set
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
@@ -84,6 +85,8 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
     spark = context.session.spark
     if any(map(statements[0].peek, _DEFINING)):
         statements[0].type_names = session_type_names(spark)
+    if "\\" in text:
+        statements[0].keeps_escapes = is_set(spark, "spark.sql.parser.escapedStringLiterals")
     with users_words():
         answer = run_statement(statements[0], context)
     if answer is None:

@@ -51,12 +51,14 @@ class Word:
         kind: One of them.
         text: A name without its quotes, a string's value; else as it is written.
         start, end: Its place in the text.
+        characters: A string's characters as they are written, escapes and all; else empty.
     """
 
     kind: WordKind
     text: str
     start: int
     end: int
+    characters: str = ""
 
     @property
     def is_name(self) -> bool:
@@ -171,13 +173,14 @@ def read_words(text: str) -> list[Word]:
             words.append(Word(WordKind.QUOTED_NAME, token.text, start, end))
         elif token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
             previous = words[-1] if words else None
-            value = _unquoted(written)
+            value, characters = _unquoted(written), _between_quotes(written)
             if previous is not None and previous.kind is WordKind.STRING:
                 # Strings side by side are one; where they touch, a doubled quote stands for itself.
                 joint = written[0] if previous.end == start else ""
                 words.pop()
                 start, value = previous.start, previous.text + joint + value
-            words.append(Word(WordKind.STRING, value, start, end))
+                characters = previous.characters + 2 * joint + characters
+            words.append(Word(WordKind.STRING, value, start, end, characters))
         elif token.token_type is TokenType.NUMBER:
             words.append(Word(WordKind.NUMBER, written, start, end))
         elif token.token_type is TokenType.HEX_STRING and written[0] in "xX":
@@ -195,7 +198,7 @@ def read_words(text: str) -> list[Word]:
 def _unquoted(written: str) -> str:
     """A string's value, as Spark reads it."""
     if written[0] in "rR":
-        return written[2:-1]
+        return _between_quotes(written)
 
     def value(match: re.Match[str]) -> str:
         escaped = match[1]
@@ -205,7 +208,11 @@ def _unquoted(written: str) -> str:
             return chr(int(escaped, 8))
         return f"\\{escaped}" if escaped in _KEPT else _ESCAPED.get(escaped, escaped)
 
-    return _ESCAPE.sub(value, written[1:-1])
+    return _ESCAPE.sub(value, _between_quotes(written))
+
+
+def _between_quotes(written: str) -> str:
+    return written[2:-1] if written[0] in "rR" else written[1:-1]
 
 
 class Statement:
@@ -220,10 +227,13 @@ class Statement:
 
     Attributes:
         type_names: The names of types that the session takes for others.
+        keeps_escapes: True if the session takes a backslash in a string for itself, as it does with
+            ``spark.sql.parser.escapedStringLiterals``; not where names and properties are given.
     """
 
     def __init__(self, source: str, words: Sequence[Word]) -> None:
         self.type_names: Mapping[str, str] = {}
+        self.keeps_escapes = False
         self._source = source
         self._words = list(words)
         self._at = 0
@@ -347,6 +357,13 @@ class Statement:
                 self._at += 1
                 return sign + (word.text.lower() if truth else word.text)
         raise self.unexpected("a string, a number, TRUE or FALSE")
+
+    def literal(self) -> str:
+        """Read a constant of an expression, as `constant` does one of a clause."""
+        word = self._next()
+        text = self.constant()
+        kept = word.characters if word is not None and self.keeps_escapes else ""
+        return kept or text
 
     def until(self, *keywords: str) -> str:
         """Read up to one of these keywords or symbols outside brackets and CASE, or the end.

@@ -81,7 +81,7 @@ def read_default(statement: Statement, data_type: DataType) -> str | None:
     if is_plain and any(statement.accept(word) for word in _TYPED_LITERALS):
         return f"'{statement.string()}'"
     if is_plain and statement.peek_string():
-        value = f"'{statement.string()}'"
+        value = f"'{statement.literal()}'"
         if statement.at_end or any(statement.peek(word) for word in (*_AFTER_DEFAULT, ")")):
             return value
         raise Unsupported(_ONLY_CONSTANTS)
@@ -155,4 +155,4 @@ def read_value(statement: Statement) -> str | None:
     for word in _TYPED_LITERALS:
         if statement.accept(word):
             return statement.string()
-    return statement.constant()
+    return statement.literal()

@@ -80,4 +80,8 @@ def max_partition(arguments: str, context: SqlContext, database: str | None) -> 
             resource_name=table.name,
         )
     greatest = max(known, key=lambda value: arrow_scalar(value, field.type).as_py())
-    return string_literal(partition_text(greatest, field, _READABLE))
+    text = partition_text(greatest, field, _READABLE)
+    if "\\" not in string_literal(text):
+        return string_literal(text)
+    # Not all sessions take a backslash for an escape.
+    return f"decode(X'{text.encode().hex()}', 'UTF-8')"
