@@ -168,18 +168,31 @@ def plan_snapshot(
     places = deletion_files_of(storage, snapshot, found.entries)
     if options.evolves_columns:
         splits = joined_splits(storage, _by_bucket(found.entries), pruner)
-        return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
-    if not keyed:
+    elif keyed:
+        splits = _splits_of_keys(storage, snapshot, pruner, found, places, with_postponed, merges)
+    else:
         splits = packed_splits(storage, snapshot, found.entries, streaming=False)
-        return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
-    splits = []
+    return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
+
+
+def _splits_of_keys(
+    storage: TableStorage,
+    snapshot: Snapshot,
+    pruner: Pruner,
+    found: FoundEntries,
+    places: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+    with_postponed: bool,
+    merges_postponed: bool,
+) -> list[Split]:
+    """The splits of a table with a primary key, bucket by bucket; see `plan_snapshot`."""
+    splits: list[Split] = []
     buckets = _by_bucket(found.entries)
     waiting = {bucket[0].partition for bucket in buckets if bucket[0].bucket == POSTPONE_BUCKET}
-    if merges and waiting:
+    if merges_postponed and waiting:
         of_these = [entry for entry in found.entries if entry.partition in waiting]
         splits += postponed_splits(storage, snapshot, of_these, places)
     for bucket in buckets:
-        if merges and bucket[0].partition in waiting:
+        if merges_postponed and bucket[0].partition in waiting:
             continue
         if bucket[0].bucket == POSTPONE_BUCKET:
             if with_postponed:
@@ -191,7 +204,7 @@ def plan_snapshot(
             splits += marked_splits(storage, snapshot, bucket, pruner, found)
         else:
             splits += keyed_splits(storage, snapshot, bucket, pruner, found)
-    return plan_of(snapshot, [with_deletion_files(split, places) for split in splits], found)
+    return splits
 
 
 def plan_delta(
