@@ -52,8 +52,8 @@ class ClockWatch:
 
 
 @contextmanager
-def watching_clocks(database: SqlDatabase, seconds: float = _SECONDS) -> Iterator[None]:
-    """Compare the clocks at once, and every so many seconds while the block runs."""
+def watching_clocks(database: SqlDatabase) -> Iterator[None]:
+    """Compare the clocks at once, and again and again while the block runs."""
     watch = ClockWatch(database.clock)
 
     def look() -> None:
@@ -65,5 +65,5 @@ def watching_clocks(database: SqlDatabase, seconds: float = _SECONDS) -> Iterato
 
     # Before any request is answered: its credential may be one that is over by that clock alone.
     look()
-    with recurring("clocks", look, seconds):
+    with recurring("clocks", look, _SECONDS):
         yield

@@ -44,13 +44,12 @@ class IssuerKeys:
     Args:
         issuer: The issuer's URL.
         runtime: The clock.
-        client: Speaks HTTP; one of its own by default.
     """
 
-    def __init__(self, issuer: str, runtime: Runtime, client: httpx.Client | None = None) -> None:
+    def __init__(self, issuer: str, runtime: Runtime) -> None:
         self._issuer = issuer
         self._runtime = runtime
-        self._client = client
+        self._client: httpx.Client | None = None
         self._keys: _Keys | None = None
         self._tried: float | None = None
         self._lock = Lock()

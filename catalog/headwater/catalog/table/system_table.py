@@ -23,7 +23,6 @@ from headwater.storage.schema.table_schema import Schema, TableSchema, highest_f
 __all__ = ["SYSTEM_TABLES", "SystemTable", "system_table_of"]
 
 _Content = Callable[[Sequence[str] | None], "pa.Table | Rows"]
-_RowReader = Callable[[Inspect, Sequence[str] | None], Rows]
 
 
 @checks_arguments

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.maintenance.reachable import data_paths, index_paths, manifest_names
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
@@ -31,12 +31,7 @@ _CHANGELOG = ("changelogManifestList", "changelogManifestListSize", "changelogRe
 
 
 def clone_files(
-    storage: TableStorage,
-    snapshot: Snapshot | None,
-    files: FileAccess,
-    layout: TableLayout,
-    *,
-    executor: Executor | None = None,
+    storage: TableStorage, snapshot: Snapshot | None, files: FileAccess, layout: TableLayout
 ) -> int:
     """Copy a snapshot's files, and all schemas, to an empty directory.
 
@@ -45,7 +40,6 @@ def clone_files(
         snapshot: The snapshot; None copies the schemas alone.
         files: Access to the other place.
         layout: The other place.
-        executor: Copies the files; None is this process, with some threads.
 
     Returns:
         The number of data and index files copied.
@@ -74,7 +68,7 @@ def clone_files(
         copy = _Copy(storage.files, storage.layout.location, files, layout.location)
         for part in (copied, metadata):
             tasks = [part[at : at + _FILES_A_TASK] for at in range(0, len(part), _FILES_A_TASK)]
-            for _ in (executor or LocalExecutor(_THREADS)).run(copy.run, tasks):
+            for _ in LocalExecutor(_THREADS).run(copy.run, tasks):
                 pass
     newest = max(storage.schema.id, 0 if snapshot is None else snapshot.schema_id)
     for number in range(newest + 1):

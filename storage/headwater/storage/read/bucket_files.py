@@ -53,6 +53,7 @@ _LEAST_WINDOW_BYTES = 4096
 # A merge may hold so many times the rows of a batch, as long as its window has room: each window
 # costs some hundred calls, however few its rows.
 _BATCHES_IN_WINDOW = 8
+_ROW_NUMBERS_AT_ONCE = 65536 * _BATCHES_IN_WINDOW
 
 
 @dataclass
@@ -312,15 +313,12 @@ class BucketFiles:
             window_bytes=self._window_bytes,
         )
 
-    def picked_numbers(
-        self, section: Section, numbering: RowNumbering, batch_rows: int = 65536
-    ) -> Iterator[Indices]:
+    def picked_numbers(self, section: Section, numbering: RowNumbering) -> Iterator[Indices]:
         """The numbers of the rows that a merge of one section picks.
 
         Args:
             section: Files that may share keys, of a table whose merge engine only picks rows.
             numbering: Numbers the rows of these files.
-            batch_rows: As in `merge`.
 
         Raises:
             CorruptData: As `merge_runs`; also when a file has other rows than the metadata says.
@@ -330,7 +328,7 @@ class BucketFiles:
             self._sorted_runs(section, rules, [], None, numbering=numbering, numbers_all=True),
             rules,
             [ROW_NUMBER],
-            batch_rows=batch_rows * _BATCHES_IN_WINDOW,
+            batch_rows=_ROW_NUMBERS_AT_ONCE,
             window_bytes=self._window_bytes,
         )
         for batch in merged:

@@ -53,8 +53,6 @@ def read_split(
     columns: Sequence[str] | None = None,
     predicate: Predicate | None = None,
     row_kinds: bool = False,
-    keep_deletes: bool = False,
-    sequence_numbers: bool = False,
     blob_places: bool = False,
     batch_rows: int = 65536,
 ) -> Iterator[pa.RecordBatch]:
@@ -71,8 +69,6 @@ def read_split(
         predicate: Only rows for which it is true.
         row_kinds: Append a column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D``. Retracting rows
             of a streaming split are given with it, and left out without.
-        keep_deletes: With `row_kinds`: give the retracting row of a key that was deleted, too.
-        sequence_numbers: Append a column ``_SEQUENCE_NUMBER``, of a primary-key table only.
         blob_places: Of a primary-key table, give what its data files hold of BLOB columns, which
             is where values lie.
         batch_rows: Rows of a batch, about; what is held in memory is proportional to it.
@@ -92,8 +88,6 @@ def read_split(
         columns=columns,
         predicate=predicate,
         row_kinds=row_kinds,
-        keep_deletes=keep_deletes,
-        sequence_numbers=sequence_numbers,
         blob_places=blob_places,
         batch_rows=batch_rows,
     ):
@@ -112,9 +106,14 @@ def split_reads(
     blob_places: bool = False,
     batch_rows: int = 65536,
 ) -> Iterator[BatchRead]:
-    """The rows of a split in parts that may be read at the same time, see `read_split`.
+    """The rows of a split in parts that may be read at the same time.
 
     Rows that are merged are one part; of others there is a part for about each 16 MiB of files.
+
+    Args:
+        storage, split, columns, predicate, row_kinds, blob_places, batch_rows: As for `read_split`.
+        keep_deletes: With `row_kinds`: give the retracting row of a key that was deleted, too.
+        sequence_numbers: Append a column ``_SEQUENCE_NUMBER``, of a primary-key table only.
     """
     schema = read_schema(
         storage.schema, columns, row_kinds=row_kinds, sequence_numbers=sequence_numbers

@@ -402,17 +402,13 @@ def _validity(array: pa.Array) -> npt.NDArray[np.bool_]:
 _Number = TypeVar("_Number", bound=np.generic)
 
 
-def _fixed_width(
-    array: pa.Array, dtype: type[_Number], width: int = 1, *, extra: int = 0
-) -> npt.NDArray[_Number]:
-    """The values buffer of an array, as `width` numbers a row, without copying."""
+def _fixed_width(array: pa.Array, dtype: type[_Number], *, extra: int = 0) -> npt.NDArray[_Number]:
+    """The values buffer of an array, without copying; `extra` counts values after the last row."""
     data = array.buffers()[1]
     rows = len(array) + extra
     if data is None or data.size == 0:
-        return np.zeros(rows if width == 1 else (rows, width), dtype)
-    start = array.offset * width * np.dtype(dtype).itemsize
-    values = np.frombuffer(data, dtype, rows * width, start)
-    return values if width == 1 else values.reshape(rows, width)
+        return np.zeros(rows, dtype)
+    return np.frombuffer(data, dtype, rows, array.offset * np.dtype(dtype).itemsize)
 
 
 _SIGNED: Mapping[Root, tuple[type[np.generic], type[np.generic]]] = {

@@ -220,11 +220,9 @@ def plans_before(
     position: StreamPosition,
     end: StreamPosition,
     newest: Snapshot | None,
-    *,
-    predicate: Predicate | None = None,
 ) -> Iterator[ScanPlan]:
     """One batch of a stream, see `StreamBatches.plans`."""
-    return StreamBatches(storage, predicate).plans(position, end, newest)
+    return StreamBatches(storage, None).plans(position, end, newest)
 
 
 def end_before_schema_change(

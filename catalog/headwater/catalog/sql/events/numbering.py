@@ -42,12 +42,8 @@ NUMBERED_AT_ONCE = 1000
 _ATTEMPTS = 3
 
 
-def number_events(database: SqlDatabase, most: int = NUMBERED_AT_ONCE) -> int:
-    """Number the events that can be seen and have no offset yet.
-
-    Args:
-        database: The database.
-        most: The most of them that one transaction takes.
+def number_events(database: SqlDatabase) -> int:
+    """Number the events that can be seen and have no offset yet, in one transaction.
 
     Returns:
         How many there were.
@@ -61,10 +57,10 @@ def number_events(database: SqlDatabase, most: int = NUMBERED_AT_ONCE) -> int:
             return 0
     ensure_position(database, NUMBERED)
     # Flushed: an offset that somebody saw must never be another event's.
-    return database.write(lambda connection: _number(connection, most))
+    return database.write(_number)
 
 
-def _number(connection: Connection, most: int) -> int:
+def _number(connection: Connection) -> int:
     last = connection.execute(
         select(EventPositionRow.position).where(EventPositionRow.name == NUMBERED).with_for_update()
     ).scalar_one()
@@ -74,7 +70,7 @@ def _number(connection: Connection, most: int) -> int:
             select(EventRow.id)
             .where(EventRow.position.is_(None))
             .order_by(EventRow.position, EventRow.id)
-            .limit(most)
+            .limit(NUMBERED_AT_ONCE)
         )
         .scalars()
         .all()
@@ -112,10 +108,10 @@ def position_of(connection: Connection, name: str) -> int:
     return found or 0
 
 
-def ensure_position(database: SqlDatabase, name: str, position: int = 0) -> None:
-    """See that a position is there; one that is new is as given."""
+def ensure_position(database: SqlDatabase, name: str) -> None:
+    """See that a position is there; one that is new is 0."""
     there = select(EventPositionRow.name).where(EventPositionRow.name == name)
-    row = {"name": name, "position": position, "fence": 0}
+    row = {"name": name, "position": 0, "fence": 0}
     for _ in range(_ATTEMPTS):
         with database.read() as connection:
             if connection.execute(there).first() is not None:
