@@ -17,7 +17,7 @@ from tests.processes import serving
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import connect
-from headwater.server.run import open_catalogs, run
+from headwater.server.run import catalogs_on, open_database, run
 from headwater.server.settings import load_settings
 from headwater.storage.errors import Forbidden, Invalid, Unavailable
 from headwater.storage.schema.change import AddColumn
@@ -79,7 +79,8 @@ def test_a_host_that_is_not_ours_is_told(tmp_path: Path) -> None:
 def test_a_database_that_nobody_upgraded_is_told(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/headwater.db"
     settings = load_settings(_settings(tmp_path))
-    with open_catalogs(settings) as catalogs:
+    with open_database(settings) as database:
+        catalogs = catalogs_on(database, settings)
         assert sorted(catalogs) == ["main", "other"]
         catalogs["main"].databases.create("sales")
         assert list(catalogs["other"].databases.list().items) == []
@@ -94,7 +95,7 @@ def test_a_shared_database_must_be_upgraded_first(
 ) -> None:
     assert callable(new_postgresql_database)
     settings = load_settings(_settings(tmp_path, database_url=new_postgresql_database()))
-    with pytest.raises(Invalid, match="headwater db upgrade"), open_catalogs(settings):
+    with pytest.raises(Invalid, match="headwater db upgrade"), open_database(settings):
         pass
 
 
@@ -135,8 +136,9 @@ def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path)
     orders = Path("warehouse", "sales.db", "orders")
     places = {name: tmp_path / name / orders for name in ("shared", "private")}
     allowed = {"external_locations": f"s3://bucket/place, {tmp_path}/shared"}
-    with open_catalogs(load_settings(_settings(tmp_path, **allowed))) as catalogs:
-        catalog = catalogs["main"]
+    settings = load_settings(_settings(tmp_path, **allowed))
+    with open_database(settings) as database:
+        catalog = catalogs_on(database, settings)["main"]
         catalog.databases.create("sales")
         for refused in (str(places["private"]), "s3://bucket/elsewhere/t"):
             with pytest.raises(Forbidden, match="HEADWATER_EXTERNAL_LOCATIONS"):
@@ -159,8 +161,8 @@ def test_a_server_reads_outside_its_warehouses_only_where_it_may(tmp_path: Path)
         assert not (places["private"] / "schema" / "schema-1").exists()
         catalog.tables.alter(table, [change])
         assert (places["shared"] / "schema" / "schema-1").exists()
-    with (
-        open_catalogs(load_settings(_settings(tmp_path))) as catalogs,
-        pytest.raises(Forbidden, match="neither reads nor writes at"),
-    ):
-        catalogs["other"].tables.register(table, str(places["shared"]))
+    settings = load_settings(_settings(tmp_path))
+    with open_database(settings) as database:
+        other = catalogs_on(database, settings)["other"]
+        with pytest.raises(Forbidden, match="neither reads nor writes at"):
+            other.tables.register(table, str(places["shared"]))

@@ -53,7 +53,7 @@ from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.steps import watching_steps
 
-__all__ = ["catalogs_on", "open_catalogs", "open_database", "run"]
+__all__ = ["catalogs_on", "open_database", "run"]
 
 _LOG = logging.getLogger("headwater.server")
 # Objects made before they are looked through for garbage: some hundred requests' worth.
@@ -65,27 +65,18 @@ _HANG_SECONDS = 30
 
 
 @contextmanager
-def open_catalogs(
+def open_database(
     settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
-) -> Iterator[Mapping[str, SqlCatalog]]:
-    """Open every warehouse of the settings, by name, and close them at the end.
+) -> Iterator[SqlDatabase]:
+    """Open the database of the settings, which every warehouse shares, and close it at the end.
 
     An SQLite database is made, or brought to the newest revision, by the way. Any other must be
     there and up to date: several servers may share it, and one that starts must not change it.
 
     Raises:
-        Invalid: A location or the database's URL is malformed, or the database needs an upgrade.
+        Invalid: The database's URL is malformed, or the database needs an upgrade.
         Unavailable: The database did not answer.
     """
-    with open_database(settings, runtime) as database:
-        yield catalogs_on(database, settings)
-
-
-@contextmanager
-def open_database(
-    settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME
-) -> Iterator[SqlDatabase]:
-    """Open the database of the settings, which every warehouse shares; see `open_catalogs`."""
     url = settings.database_url.get_secret_value()
     if url.startswith("sqlite"):
         # Here, because workers need it not, and start sooner without.
@@ -117,6 +108,10 @@ def catalogs_on(
         database: The database, open.
         settings: The settings.
         watch_files: As for `SqlCatalog.on`.
+
+    Raises:
+        Invalid: A location is malformed.
+        Unavailable: The database did not answer.
     """
     catalogs: dict[str, SqlCatalog] = {}
     for name, location in settings.warehouses.items():
@@ -145,7 +140,8 @@ def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     With several workers this process answers no requests: it starts those anew that end.
 
     Raises:
-        Invalid: The settings cannot be met; see `open_catalogs` and `Warehouses.claim`.
+        Invalid: The settings cannot be met; see `open_database`, `catalogs_on` and
+            `Warehouses.claim`.
         Unavailable: The address is taken, or the database did not answer.
     """
     traces = load_trace_settings()

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 import uvicorn
 
 from headwater.server.app import create_app
-from headwater.server.run import open_catalogs
+from headwater.server.run import catalogs_on, open_database
 from headwater.server.settings import load_settings
 
 
@@ -35,7 +35,8 @@ class Running:
             }
         )
         with ExitStack() as resources:
-            catalogs = resources.enter_context(open_catalogs(settings))
+            database = resources.enter_context(open_database(settings))
+            catalogs = catalogs_on(database, settings)
             listener = resources.enter_context(closing(socket.socket()))
             listener.bind(("127.0.0.1", 0))
             listener.listen(128)
