@@ -9,7 +9,7 @@ read, see `TableCommit.commit`. The pieces of work are independent and pickle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,8 @@ from headwater.storage.index.index_file import (
     IndexManifestEntry,
 )
 from headwater.storage.index.manifest import has_one_file_a_bucket, index_entries
-from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.maintenance.taken_rows import rewritten
+from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.predicate.filter import Predicate, columns_of, filter_rows, to_expression
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.data_file_reader import DataFileReader
@@ -42,7 +43,6 @@ from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import OneBucket
 from headwater.storage.write.bucket_state import BucketStates
-from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
@@ -262,19 +262,6 @@ def _without(
     columns = storage.schema.moved_columns
     # Null is not true: such rows stay.
     matches = pc.coalesce(to_expression(predicate, storage.schema), pc.scalar(False))
-    writer = DataFileWriter(
-        storage,
-        split.partition,
-        split.bucket,
-        source=FileSource.APPEND,
-        first_sequence=file.min_sequence_number,
-        keeps_row_ids=storage.schema.table_options.tracks_rows,
-    )
-    try:
-        rows: Iterator[pa.RecordBatch] = files.plain([file], columns, None, _BATCH_ROWS)
-        for batch in rows:
-            writer.write(filter_rows(batch, ~matches))
-        return writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
+    batches = files.plain([file], columns, None, _BATCH_ROWS)
+    rows = (filter_rows(batch, ~matches) for batch in batches)
+    return rewritten(storage, split.partition, split.bucket, file, rows)

@@ -24,7 +24,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.table_writer import CommitMessage
 
-__all__ = ["TakenRows", "messages_of_taken"]
+__all__ = ["TakenRows", "messages_of_taken", "rewritten"]
 
 _BATCH_ROWS = 65536
 
@@ -74,7 +74,12 @@ class TakenRows:
         elif storage.schema.table_options.deletion_vectors_enabled:
             self.vectors[file.file_name] = gone
         else:
-            self.after += self._without(storage, file, opened, gone)
+            columns = storage.schema.moved_columns
+            rows = (
+                pa.Table.from_batches([gone.without(batch, start)])
+                for start, batch in opened.positions(columns, None, _BATCH_ROWS)
+            )
+            self.after += rewritten(storage, self.partition, self.bucket, file, rows)
             self.before.append(file)
 
     def message(self, base: SnapshotIdentity) -> CommitMessage:
@@ -88,30 +93,34 @@ class TakenRows:
             checked_snapshot=base,
         )
 
-    def _without(
-        self,
-        storage: TableStorage,
-        file: DataFile,
-        opened: DataFileReader,
-        deleted: DeletionVector,
-    ) -> list[DataFile]:
-        """A file's other rows, as new files in the old one's place in the order."""
-        columns = storage.schema.moved_columns
-        writer = DataFileWriter(
-            storage,
-            self.partition,
-            self.bucket,
-            source=FileSource.APPEND,
-            first_sequence=file.min_sequence_number,
-            keeps_row_ids=storage.schema.table_options.tracks_rows,
-        )
-        try:
-            for start, batch in opened.positions(columns, None, _BATCH_ROWS):
-                writer.write(pa.Table.from_batches([deleted.without(batch, start)]))
-            return writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
+
+def rewritten(
+    storage: TableStorage, partition: bytes, bucket: int, file: DataFile, rows: Iterable[pa.Table]
+) -> list[DataFile]:
+    """The rows of a file that stay, as new files in its place in the order.
+
+    Args:
+        storage: The table, which has no primary key.
+        partition: The file's, serialised.
+        bucket: The file's.
+        file: The file that goes.
+        rows: Its rows that stay, with the columns that move with rows.
+    """
+    writer = DataFileWriter(
+        storage,
+        partition,
+        bucket,
+        source=FileSource.APPEND,
+        first_sequence=file.min_sequence_number,
+        keeps_row_ids=storage.schema.table_options.tracks_rows,
+    )
+    try:
+        for table in rows:
+            writer.write(table)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def messages_of_taken(
