@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -30,6 +30,7 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, refuse_kept
 from headwater.storage.types.values import (
+    INTEGER_BITS,
     StorageValue,
     nanoseconds_of,
     parse_moment,
@@ -40,16 +41,6 @@ from headwater.storage.types.values import (
 
 __all__ = ["IsoText", "comparison", "membership", "starts_with", "within_reach"]
 
-_INTEGERS: Mapping[Root, int] = {
-    Root.TINYINT: 8,
-    Root.SMALLINT: 16,
-    Root.INT: 32,
-    Root.BIGINT: 64,
-    Root.DATE: 32,
-    Root.TIME: 32,
-    Root.TIMESTAMP: 64,
-    Root.TIMESTAMP_LTZ: 64,
-}
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = 86_400 * 10**9
 # Far beyond every value of every type.
@@ -79,7 +70,7 @@ def comparison(schema: TableSchema, column: str, op: Operator, value: object) ->
         return Constant(None)
     if data_type.root in (Root.FLOAT, Root.DOUBLE):
         return _floating(field, data_type, op, value)
-    if data_type.root in _INTEGERS or data_type.root is Root.DECIMAL:
+    if data_type.root in INTEGER_BITS or data_type.root is Root.DECIMAL:
         return _ordinal(field, data_type, op, value)
     try:
         return Comparison(column, op, storage_value(value, data_type))
@@ -174,7 +165,7 @@ def _ordinal(field: DataField, data_type: AtomicType, op: Operator, value: objec
 def _limits(data_type: AtomicType) -> tuple[int, int]:
     if data_type.root is Root.DECIMAL:
         return 1 - 10**data_type.precision, 10**data_type.precision - 1
-    bits = _INTEGERS[data_type.root]
+    bits = INTEGER_BITS[data_type.root]
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 

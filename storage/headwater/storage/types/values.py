@@ -29,6 +29,7 @@ from headwater.storage.types.data_type import DataField, DataType, timestamp_uni
 from headwater.storage.types.float_text import float_text
 
 __all__ = [
+    "INTEGER_BITS",
     "StorageValue",
     "arrow_scalar",
     "is_kindred",
@@ -44,17 +45,17 @@ __all__ = [
 
 StorageValue: TypeAlias = "bool | int | float | str | bytes | Decimal | None"
 
-_INTEGER_BITS: Mapping[Root, int] = {
+INTEGER_BITS: Mapping[Root, int] = {
     Root.TINYINT: 8,
     Root.SMALLINT: 16,
     Root.INT: 32,
     Root.BIGINT: 64,
-    # Held as integers in storage values.
     Root.DATE: 32,
     Root.TIME: 32,
     Root.TIMESTAMP: 64,
     Root.TIMESTAMP_LTZ: 64,
 }
+"""The bits of the types whose storage values are integers."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DATE = dt.date(1970, 1, 1)
 _UNITS_PER_SECOND: Mapping[str, int] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -181,7 +182,7 @@ def _from_python(value: object, data_type: AtomicType) -> StorageValue:
         case Root.TIMESTAMP | Root.TIMESTAMP_LTZ if isinstance(value, dt.datetime):
             return _timestamp(value, data_type)
         case _:
-            return _integer(value, _INTEGER_BITS[data_type.root])
+            return _integer(value, INTEGER_BITS[data_type.root])
 
 
 def _integer(value: object, bits: int) -> int | None:
