@@ -23,11 +23,11 @@ from headwater.catalog.sql.database.models import (
     OutboxRow,
     SchemaRow,
     SnapshotRow,
-    TableRow,
 )
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.catalog.sql.outbox.action import SCHEMA_ACTIONS
 from headwater.catalog.sql.queries.named_tables import about_tables, place_values
+from headwater.catalog.sql.tables.reads import SCHEMA_OF_BRANCH, TABLE_COLUMNS
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.table_schema import TableSchema
 
@@ -42,6 +42,8 @@ MOST_AT_ONCE = 32
 @dataclass(frozen=True)
 class StoredTable:
     """A table with its latest schema, as the database has it; see `TableInfo`.
+
+    Its fields after `identifier` are those of `TABLE_COLUMNS`, in their order.
 
     Attributes:
         document: The schema's JSON.
@@ -181,24 +183,8 @@ def _tables(count: int) -> Prepared:
         OutboxRow.branch == BranchRow.branch,
         or_(*(OutboxRow.action == literal_column(f"'{action}'") for action in SCHEMA_ACTIONS)),
     )
-    columns = (
-        pending.label("is_pending"),
-        TableRow.id,
-        TableRow.path,
-        TableRow.is_external,
-        TableRow.owner,
-        TableRow.created_at,
-        TableRow.created_by,
-        TableRow.updated_at,
-        TableRow.updated_by,
-        SchemaRow.document,
-    )
-    schema = (
-        (SchemaRow.table_id == BranchRow.table_id)
-        & (SchemaRow.branch == BranchRow.branch)
-        & (SchemaRow.schema_id == BranchRow.schema_id)
-    )
-    return about_tables(count, columns, [(SchemaRow, schema)])
+    columns = (pending.label("is_pending"), *TABLE_COLUMNS)
+    return about_tables(count, columns, [(SchemaRow, SCHEMA_OF_BRANCH)])
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Row, Select, exists, select
 from sqlalchemy.engine import Connection
@@ -35,8 +36,26 @@ from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["TableReads"]
+__all__ = ["SCHEMA_OF_BRANCH", "TABLE_COLUMNS", "TableReads"]
 
+TABLE_COLUMNS: Sequence[Any] = (
+    TableRow.id,
+    TableRow.path,
+    TableRow.is_external,
+    TableRow.owner,
+    TableRow.created_at,
+    TableRow.created_by,
+    TableRow.updated_at,
+    TableRow.updated_by,
+    SchemaRow.document,
+)
+"""A table as the catalog shows it, with the schema in force."""
+SCHEMA_OF_BRANCH = (
+    (SchemaRow.table_id == BranchRow.table_id)
+    & (SchemaRow.branch == BranchRow.branch)
+    & (SchemaRow.schema_id == BranchRow.schema_id)
+)
+"""The condition for the schema in force among those of a branch."""
 _KEYS_IN_ONE_QUERY = 500
 _RENAME_ATTEMPTS = 3
 
@@ -267,23 +286,9 @@ class TableReads:
 
 def _table_columns() -> Select[tuple[object, ...]]:
     """A table and branch as the catalog shows it; everything is found by a primary key."""
-    columns: Iterable[object] = (
-        TableRow.id,
-        TableRow.path,
-        TableRow.is_external,
-        TableRow.owner,
-        TableRow.created_at,
-        TableRow.created_by,
-        TableRow.updated_at,
-        TableRow.updated_by,
-        SchemaRow.document,
-    )
-    query: Select[tuple[object, ...]] = select(*columns)  # type: ignore[call-overload]
+    query: Select[tuple[object, ...]] = select(*TABLE_COLUMNS)
     return query.join(BranchRow, BranchRow.table_id == TableRow.id).join(
-        SchemaRow,
-        (SchemaRow.table_id == BranchRow.table_id)
-        & (SchemaRow.branch == BranchRow.branch)
-        & (SchemaRow.schema_id == BranchRow.schema_id),
+        SchemaRow, SCHEMA_OF_BRANCH
     )
 
 
