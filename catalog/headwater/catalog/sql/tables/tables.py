@@ -28,6 +28,7 @@ from headwater.catalog.sql.outbox.mirror_files import PlaceTaken
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.audit import created, updated
 from headwater.catalog.sql.queries.claimed_places import (
+    Claim,
     claim,
     find_overlap,
     lock_places,
@@ -225,23 +226,7 @@ class SqlTables(Replacements, Registrations):
         if external_path is None:
             self._outbox.marker.require()
         table_id = self._context.runtime.new_uuid()
-        with self._sql.read() as connection:
-            database_id, location = find_database(connection, self._context, identifier.database)
-            refuse_taken_name(connection, database_id, identifier)
-            path = external_path or f"{location}/{new_folder(identifier.table, table_id)}"
-            wanted = table_claim(
-                self._context, table_id, path, is_external=external_path is not None
-            )
-            other = find_overlap(connection, wanted)
-        if external_path is None:
-            if not is_in_warehouse(self._context, path):
-                raise Invalid(f"table {identifier}: {path} is outside the warehouse")
-            if other is not None and not wanted.place.holds(other.place):
-                raise overlap_error(f"table {identifier}", wanted, other)
-            if other is not None or next(self._context.files.walk(path), None) is not None:
-                # A renamed table's files, or somebody's: leave them and take a fresh directory.
-                path = f"{path}-{table_id}"
-                wanted = table_claim(self._context, table_id, path, is_external=False)
+        database_id, path, wanted = self._find_place(identifier, table_id, external_path)
         now = self._context.runtime.now_millis()
         data = find_data_places(self._context, identifier, schema.options)
         owner = DataOwner(identifier, table_id, path, external_path is not None)
@@ -281,6 +266,34 @@ class SqlTables(Replacements, Registrations):
 
         self._sql.write(work)
         return table_id
+
+    def _find_place(
+        self, identifier: Identifier, table_id: str, external_path: str | None
+    ) -> tuple[str, str, Claim]:
+        """The database of a new table, the table's directory, and the claim of that.
+
+        Raises:
+            AlreadyExists, NotFound: The name is taken, or there is no such database.
+            Invalid: The directory is outside the warehouse, or is another's.
+        """
+        with self._sql.read() as connection:
+            database_id, location = find_database(connection, self._context, identifier.database)
+            refuse_taken_name(connection, database_id, identifier)
+            path = external_path or f"{location}/{new_folder(identifier.table, table_id)}"
+            wanted = table_claim(
+                self._context, table_id, path, is_external=external_path is not None
+            )
+            other = find_overlap(connection, wanted)
+        if external_path is None:
+            if not is_in_warehouse(self._context, path):
+                raise Invalid(f"table {identifier}: {path} is outside the warehouse")
+            if other is not None and not wanted.place.holds(other.place):
+                raise overlap_error(f"table {identifier}", wanted, other)
+            if other is not None or next(self._context.files.walk(path), None) is not None:
+                # A renamed table's files, or somebody's: leave them and take a fresh directory.
+                path = f"{path}-{table_id}"
+                wanted = table_claim(self._context, table_id, path, is_external=False)
+        return database_id, path, wanted
 
     def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Apply changes, all or none; the new schema file is on storage when this returns."""
