@@ -123,7 +123,9 @@ def _position(catalog: SqlCatalog, sink: str, owner: str = "one") -> SinkPositio
 
 
 def _delivery(catalog: SqlCatalog, feed: EventFeed, sink: Sink, owner: str = "one") -> Delivery:
-    return Delivery(feed, _position(catalog, sink.name, owner), sink, Metrics(), SYSTEM_RUNTIME)
+    return Delivery(
+        feed, _position(catalog, sink.name, owner), sink, Metrics().deliveries, SYSTEM_RUNTIME
+    )
 
 
 def _ignore(value: object) -> None:

@@ -24,8 +24,10 @@ from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.events.sink_position import Undelivered
 from headwater.catalog.sql.operation import Backlog, SweepReport
 from headwater.server.database_metrics import DatabaseMetrics
+from headwater.server.delivery_metrics import DeliveryMetrics
 from headwater.server.operation_metrics import OperationMetrics, WarehouseLabels
 from headwater.server.storage_metrics import StorageMetrics
+from headwater.server.sweep_metrics import SweepMetrics
 from headwater.storage.errors import CorruptData, HeadwaterError, OutcomeUnknown, Unavailable
 from headwater.storage.files.access import FileAccess
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -51,6 +53,9 @@ class Metrics:
             HeadwaterError, and is left out then.
         token_expiry: Tells likewise after how many milliseconds the next token expires.
         runtime: The clock.
+
+    Attributes:
+        deliveries: The counts of events that go to sinks.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class Metrics:
         self._operations = OperationMetrics(self._registry, self._labels)
         self._storage = StorageMetrics(self._registry, self._labels)
         self._database = DatabaseMetrics(self._registry)
+        self._sweeps = SweepMetrics(self._registry, self._labels, runtime)
+        self.deliveries = DeliveryMetrics(self._registry)
         self._requests = Counter(
             "headwater_http_requests",
             "Requests answered.",
@@ -109,57 +116,6 @@ class Metrics:
             "How long commits took.",
             ["outcome"],
             buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._repaired = Counter(
-            "headwater_sweep_repaired",
-            "Decisions left open by a crash that a sweep made storage follow.",
-            registry=self._registry,
-        )
-        self._sweep_failures = Counter(
-            "headwater_sweep_failures",
-            "What a sweep could not do; the log says why.",
-            registry=self._registry,
-        )
-        self._purged = Counter(
-            "headwater_sweep_purged",
-            "Dropped tables that a sweep deleted because their time was up.",
-            registry=self._registry,
-        )
-        self._forgotten = Counter(
-            "headwater_sweep_forgotten",
-            "Rows of expired snapshots that a sweep deleted because their retention had ended.",
-            registry=self._registry,
-        )
-        self._sweeps = Counter(
-            "headwater_sweeps",
-            "Sweeps by outcome: done, partly (some decisions stay open) or failed.",
-            ["warehouse", "outcome"],
-            registry=self._registry,
-        )
-        self._swept_at = Gauge(
-            "headwater_sweep_last_success_timestamp_seconds",
-            "When a sweep last did all that there was to do, in seconds since the epoch.",
-            ["warehouse"],
-            registry=self._registry,
-            multiprocess_mode="max",
-        )
-        self._delivered = Counter(
-            "headwater_events_delivered",
-            "Events of the change feed that a sink has got.",
-            ["sink"],
-            registry=self._registry,
-        )
-        self._delivery_failures = Counter(
-            "headwater_event_delivery_failures",
-            "Deliveries that a sink did not take, and that are tried again.",
-            ["sink"],
-            registry=self._registry,
-        )
-        self._lost = Counter(
-            "headwater_events_expired_undelivered",
-            "Events whose retention ended before a sink had got them.",
-            ["sink"],
             registry=self._registry,
         )
         self._audit_failures = Counter(
@@ -241,37 +197,8 @@ class Metrics:
         self._commit_seconds.labels(outcome).observe(seconds)
 
     def swept(self, warehouse: str, report: SweepReport | None) -> None:
-        """Count a sweep of a warehouse, and what it did; without a report it failed.
-
-        Args:
-            warehouse: The warehouse; empty where it is not known which there are.
-            report: The sweep's.
-        """
-        label = self._labels.of(warehouse)
-        if report is None:
-            self._sweeps.labels(label, "failed").inc()
-            self._sweep_failures.inc()
-            return
-        failures = len(report.repaired.failures)
-        self._sweeps.labels(label, "partly" if failures else "done").inc()
-        self._repaired.inc(report.repaired.settled)
-        self._sweep_failures.inc(failures)
-        self._purged.inc(report.purged)
-        self._forgotten.inc(report.forgotten)
-        if not failures:
-            self._swept_at.labels(label).set(self._runtime.now_millis() / 1000)
-
-    def delivered(self, sink: str, events: int) -> None:
-        """Count events that a sink has got."""
-        self._delivered.labels(sink).inc(events)
-
-    def delivery_failed(self, sink: str) -> None:
-        """Count a delivery that a sink did not take."""
-        self._delivery_failures.labels(sink).inc()
-
-    def delivery_lost(self, sink: str, events: int) -> None:
-        """Count events that a sink will not get, as they are deleted."""
-        self._lost.labels(sink).inc(events)
+        """Count a sweep of a warehouse, and what it did; see `SweepMetrics.swept`."""
+        self._sweeps.swept(warehouse, report)
 
     def audit_failed(self) -> None:
         """Count a time that events of requests could not be written."""

@@ -298,7 +298,7 @@ def _application(
         sinks = sinks_of(settings, runtime)
         names = [sink.name for sink in sinks]
         metrics.watch_sinks(lambda: feed.undelivered(names))
-        background.enter_context(delivering(sinks, database, feed, metrics, runtime))
+        background.enter_context(delivering(sinks, database, feed, metrics.deliveries, runtime))
         background.enter_context(
             recording((denials, reads), feed.record_requests, metrics.audit_failed)
         )

@@ -14,7 +14,7 @@ from headwater.catalog.model.events import Event
 from headwater.catalog.sql.database.engine import SqlDatabase
 from headwater.catalog.sql.events.feed import EventFeed
 from headwater.catalog.sql.events.sink_position import Lease, SinkPosition
-from headwater.server.metrics import Metrics
+from headwater.server.delivery_metrics import DeliveryMetrics
 from headwater.storage.errors import Conflict, HeadwaterError
 from headwater.storage.runtime import Runtime
 
@@ -75,7 +75,7 @@ class Delivery:
         feed: EventFeed,
         position: SinkPosition,
         sink: Sink,
-        metrics: Metrics,
+        metrics: DeliveryMetrics,
         runtime: Runtime,
     ) -> None:
         self._feed = feed
@@ -99,7 +99,7 @@ class Delivery:
             _LOG.warning("%s", error)
             return _OTHERS_SECONDS
         except (HeadwaterError, SQLAlchemyError) as error:
-            self._metrics.delivery_failed(self._sink.name)
+            self._metrics.failed(self._sink.name)
             self._failures += 1
             seconds = min(_FIRST_RETRY_SECONDS * 2.0 ** (self._failures - 1), _LAST_RETRY_SECONDS)
             _LOG.warning(
@@ -132,7 +132,7 @@ class Delivery:
                 "the %s has not got the events after %s up to %s: their retention has ended",
                 self._sink.name, self._lease.position, deleted,
             )  # fmt: skip
-            self._metrics.delivery_lost(self._sink.name, deleted - self._lease.position)
+            self._metrics.lost(self._sink.name, deleted - self._lease.position)
             self._lease = self._position.advance(self._lease, deleted)
         if bounds.numbered <= self._lease.position:
             return _IDLE_SECONDS
@@ -155,7 +155,7 @@ def delivering(
     sinks: Sequence[Sink],
     database: SqlDatabase,
     feed: EventFeed,
-    metrics: Metrics,
+    metrics: DeliveryMetrics,
     runtime: Runtime,
 ) -> Iterator[None]:
     """Deliver the feed to sinks while the block runs, each by a thread of its own.
