@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from headwater.storage.compaction.levels import Levels
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.universal import full_compaction, pick_compaction
 from headwater.storage.manifest.data_file import DataFile, SimpleStats
+from headwater.storage.options.compaction_options import CompactionOptions
 
 NOW = 1_700_000_000_000
 NONE = SimpleStats(b"", b"", ())

@@ -12,7 +12,6 @@ from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.reading import ReadableTable
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.manifest_compaction import compact_manifests
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, ResourceType
 from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
 from headwater.storage.jobs.partitions import expire_chain_partitions, expire_partitions
@@ -30,6 +29,7 @@ from headwater.storage.maintenance.partition_done import (
     write_success_file,
 )
 from headwater.storage.maintenance.partition_expiry import ExpiredPartitions, PartitionRetention
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.options.lifecycle_options import (
     DoneAction,
     ExpirationStrategy,

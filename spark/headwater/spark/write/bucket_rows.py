@@ -21,6 +21,7 @@ from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
 from headwater.storage.rows.bucket import bucket_numbers, hashed_columns, key_hashes
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce, loses_spaces
@@ -29,7 +30,6 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.write.assign.filling import classes_of
-from headwater.storage.write.assign.options import AssignmentOptions
 
 __all__ = ["check_columns", "cluster", "cluster_stored", "has_fixed_buckets"]
 

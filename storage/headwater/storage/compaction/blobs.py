@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.read.blob_columns import BlobColumn
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.row_ranges import RowRange

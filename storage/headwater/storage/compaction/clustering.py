@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.compaction.levels import Levels
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.sort import SortTask, files_by_bucket, sort_tasks
 from headwater.storage.compaction.sort_key import SortKey, sort_key
 from headwater.storage.compaction.universal import CompactionUnit, full_compaction, pick_runs
 from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import ManifestEntry, epoch_millis
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

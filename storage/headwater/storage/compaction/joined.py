@@ -17,8 +17,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headwater.storage.compaction.blobs import blob_work
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.read.all_rows import all_rows
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.row_ranges import RowRange, row_ranges

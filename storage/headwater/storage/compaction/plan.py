@@ -15,7 +15,6 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.compaction.joined import joined_work
 from headwater.storage.compaction.key_clustering import clustered_work
 from headwater.storage.compaction.levels import Levels
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.compaction.universal import (
     CompactionUnit,
@@ -29,6 +28,7 @@ from headwater.storage.index.index_file import DELETION_VECTORS, IndexManifestEn
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.rules import MergeRules
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import bucket_directory, partition_values

@@ -17,13 +17,13 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.assign.postponed import BucketsOfPartitions, buckets_of_row_count
 from headwater.storage.write.bucket_state import BucketStates, PartitionState
 from headwater.storage.write.file_encoding import refuse_formats

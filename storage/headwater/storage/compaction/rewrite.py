@@ -17,7 +17,6 @@ import pyarrow as pa
 from headwater.storage.compaction.blobs import rewrite_blobs
 from headwater.storage.compaction.joined import rewrite_joined
 from headwater.storage.compaction.key_clustering import ClusteredWriter
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask
 from headwater.storage.compaction.record_expiry import RecordExpiry
 from headwater.storage.formats.blob_file import BLOB_SUFFIX
@@ -28,6 +27,7 @@ from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.merge.rules import added_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.raw_rows import without_deletes
 from headwater.storage.read.row_numbering import RowNumbering

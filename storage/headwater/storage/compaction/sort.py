@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.sort_key import SortKey
 from headwater.storage.compaction.universal import CompactionUnit
 from headwater.storage.errors import Invalid
 from headwater.storage.index.deletion_files import DeletionFile, deletion_files_by_bucket
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.rows.by_bucket import Bucket, by_bucket
 from headwater.storage.rows.external_sort import BATCH_ROWS, sorted_batches

@@ -12,8 +12,8 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.rows.hilbert import hilbert_order
 from headwater.storage.rows.ordering import OrderColumn, RowOrder
 from headwater.storage.rows.z_order import Bytes, z_order

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from headwater.storage.compaction.levels import LevelRun, Levels
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.manifest.data_file import DataFile, epoch_millis
+from headwater.storage.options.compaction_options import CompactionOptions
 
 __all__ = ["CompactionUnit", "full_compaction", "pick_compaction", "pick_runs"]
 

@@ -11,7 +11,6 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.commit.checks import changes_between
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.compaction.plan import CompactionTask, plan_compaction
 from headwater.storage.compaction.postponed import (
     PostponedTask,
@@ -27,6 +26,7 @@ from headwater.storage.jobs.job import Job, run_job
 from headwater.storage.jobs.sort import SortJob
 from headwater.storage.maintenance.partition_expiry import past_partitions
 from headwater.storage.manifest.data_file import FileKind
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from headwater.storage.compaction.key_clustering import ClusteredWriter
 from headwater.storage.compaction.levels import Levels
-from headwater.storage.compaction.options import CompactionOptions
 from headwater.storage.errors import Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
@@ -31,6 +30,7 @@ from headwater.storage.maintenance.sorted_changes import SortedChanges
 from headwater.storage.manifest.data_file import DataFile, FileSource, ManifestEntry
 from headwater.storage.merge.changes import equal_rows
 from headwater.storage.options import ChangelogProducer, MergeEngine
+from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.predicate.filter import (
     Predicate,
     columns_of,

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.options import MergeEngine
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.predicate.tree import Constant
 from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.rows.distribute import Codes, Numbers, distribute, partition_codes
@@ -48,7 +49,6 @@ from headwater.storage.write.assign.key_places import (
     read_keys,
 )
 from headwater.storage.write.assign.moves import Moves, moves_of
-from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.bucket_state import BucketStates, describe_partition
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headwater.storage.files.layout import POSTPONE_BUCKET
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import Assigner, FixedBuckets
 from headwater.storage.write.assign.dynamic import DynamicBuckets
-from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.assign.postponed import POSTPONED, BucketsOfPartitions
 from headwater.storage.write.bucket_state import BucketStates
 

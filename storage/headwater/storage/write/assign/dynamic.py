@@ -34,12 +34,12 @@ from headwater.storage.index.index_file import (
     index_file_path,
 )
 from headwater.storage.index.manifest import index_entries
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.rows.bucket import hash_rows, hashed_columns, key_hashes
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
 from headwater.storage.write.assign.filling import classes_of, fill_buckets
-from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.bucket_state import BucketStates, describe_partition
 
 __all__ = ["DynamicBuckets"]

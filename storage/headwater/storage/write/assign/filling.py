@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.storage.errors import Invalid
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.write.assign.options import AssignmentOptions
 
 __all__ = ["classes_of", "fill_buckets"]
 

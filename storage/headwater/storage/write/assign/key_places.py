@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.manifest.data_file import epoch_millis
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.predicate.tree import And, Comparison, In, IsNull, Or, Predicate
 from headwater.storage.read.split import read_split
 from headwater.storage.rows.binary_row import encode_columns
@@ -34,7 +35,6 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import storage_value
-from headwater.storage.write.assign.options import AssignmentOptions
 
 __all__ = ["FoundKeys", "KeyPlaces", "Keys", "encode_keys", "keys_between", "read_keys"]
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.avro_schema import refuse_for_avro
+from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.rows.distribute import Codes, Numbers, partition_codes
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import OneBucket, WithoutIndex, hashed_buckets
-from headwater.storage.write.assign.options import AssignmentOptions
 from headwater.storage.write.bucket_state import BucketStates
 
 __all__ = [
