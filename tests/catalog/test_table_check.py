@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pytest
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.files.local import local_path
+from headwater.storage.maintenance.table_check import check_table
+from headwater.storage.snapshot.snapshot import Snapshot
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string()), ("day", pa.string())])
 
@@ -177,6 +180,62 @@ def test_a_branch_of_a_tag_that_outlived_its_changelog_is_whole(lake: Lake) -> N
     made.write({"k": [2], "v": ["v"], "day": ["d"]})
     made.expire_snapshots(retain_min=1, retain_max=1)
     assert [row["k"] for row in branch.changes(1).to_arrow().to_pylist()] == [9]
+
+
+def test_a_table_that_was_forwarded_to_a_tag_that_outlived_its_changelog_is_whole(
+    lake: Lake,
+) -> None:
+    options = {"bucket": "1", "changelog-producer": "input"}
+    made = lake.create_table("db.forwarded", SCHEMA, primary_keys=["k"], options=options)
+    for number in range(2):
+        made.write({"k": [number], "v": ["v"], "day": ["d"]})
+    made.create_tag("first", 1)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    made.create_branch("b", tag="first")
+    check = made.fast_forward("b").check_files(deep=True)
+    assert check.is_whole
+    assert any("snapshot 1, the earliest, has no changelog files" in w for w in check.warnings)
+    # Of a snapshot that has one a file that is missing is told.
+    before = names(made, "bucket-0/changelog-*")
+    made.write({"k": [7], "v": ["v"], "day": ["d"]})
+    (missing,) = set(names(made, "bucket-0/changelog-*")).difference(before)
+    with changed(missing, None):
+        assert not made.check_files().is_whole
+
+
+def test_orphans_go_where_a_branch_begins_with_a_tag_without_a_changelog(lake: Lake) -> None:
+    options = {"bucket": "1", "changelog-producer": "input"}
+    made = lake.create_table("db.told", SCHEMA, primary_keys=["k"], options=options)
+    for number in range(2):
+        made.write({"k": [number], "v": ["v"], "day": ["d"]})
+    made.create_tag("first", 1)
+    told = made.snapshots()[-1].changelog_manifest_list
+    assert told is not None
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    made.create_branch("b", tag="first")
+    # Paimon's expiry deletes it, whatever tag there is.
+    made.storage.files.delete(made.storage.layout.manifest(told))
+    made.remove_orphan_files(older_than=timedelta(0))
+    assert made.branch("b").scan().to_arrow().column("k").to_pylist() == [0]
+    assert made.check_files(deep=True).is_whole
+
+
+def test_a_rollback_during_a_check_is_no_damage(lake: Lake) -> None:
+    made = lake.create_table("db.rolled", SCHEMA)
+    for number in range(2):
+        made.write({"k": [number], "v": ["v"], "day": ["d"]})
+    known: list[dict[str, Snapshot]] = []
+
+    def latest() -> dict[str, Snapshot]:
+        found = made.latest_snapshot()
+        assert found is not None
+        known.append({"main": found})
+        if len(known) == 1:
+            made.rollback(snapshot_id=1)
+        return known[-1]
+
+    assert check_table(made.storage, latest, lambda _: {}).is_whole
+    assert [each["main"].id for each in known][:2] == [2, 1]
 
 
 def test_pages_are_read_by_a_deep_check_alone(table: Table) -> None:

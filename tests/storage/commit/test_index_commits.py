@@ -290,7 +290,7 @@ def test_expiry_takes_the_indexes_that_nothing_names(new_table: NewTable, beside
     commit(table, message([others[1]], [others[0]], bucket=1))
     tagged = Tag("keep", table.storage.snapshot(2))
     write_tag_file(table.storage.files, table.storage.layout, tagged)
-    expire_snapshots(table.storage, table.pointer.latest(), ONLY_LATEST)
+    expire_snapshots(table.storage, table.pointer, ONLY_LATEST)
     assert snapshot_file_ids(table.storage.files, table.storage.layout) == [5]
 
     def there() -> set[str]:
@@ -315,5 +315,5 @@ def test_an_expiry_stops_where_it_is_not_known_what_is_needed(new_table: NewTabl
     latest = commit(table, message([second], [first]))
     table.storage.files.delete(table.storage.layout.manifest(str(latest.index_manifest)))
     with pytest.raises(CorruptData, match="lacks its index manifest"):
-        expire_snapshots(table.storage, latest, ONLY_LATEST)
+        expire_snapshots(table.storage, table.pointer, ONLY_LATEST)
     assert on_disk(table) == sorted([first.file_name, second.file_name])

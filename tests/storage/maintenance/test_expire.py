@@ -26,6 +26,7 @@ from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.consumer import Consumer, list_consumer_files, write_consumer_file
 from headwater.storage.snapshot.files import (
+    first_whole,
     hinted_earliest,
     read_snapshot_file,
     snapshot_file_ids,
@@ -84,7 +85,7 @@ def latest(table: StoredTable) -> Snapshot:
 def expire(
     table: StoredTable, retention: Retention | None = ALL, *, dry_run: bool = False
 ) -> ExpireResult:
-    return expire_snapshots(table.storage, table.pointer.latest(), retention, dry_run=dry_run)
+    return expire_snapshots(table.storage, table.pointer, retention, dry_run=dry_run)
 
 
 def ids_at(table: StoredTable, snapshot: Snapshot) -> list[int]:
@@ -314,23 +315,29 @@ def test_the_snapshots_are_listed_once_when_none_is_due(table: StoredTable) -> N
     keep = Retention(least=10, most=100, millis=HOUR, limit=10)
     for number in range(3):
         upsert(table, number)
-        result = expire_snapshots(watched, latest(table), keep)
+        result = expire_snapshots(watched, table.pointer, keep)
         assert (result.earliest, result.expired) == (1, ())
     assert files.listed.count(listed) <= 1
     table.clock.millis += 2 * HOUR
-    last = upsert(table, 9)
-    assert expire_snapshots(watched, last, replace(keep, least=1)).expired == (1, 2)
+    upsert(table, 9)
+    assert expire_snapshots(watched, table.pointer, replace(keep, least=1)).expired == (1, 2)
 
 
 def test_a_wrong_hint_of_the_earliest_snapshot_is_put_right(table: StoredTable) -> None:
     for number in range(4):
         upsert(table, number)
     keep = Retention(least=10, most=100, millis=HOUR, limit=10)
-    for wrong in (3, 99):
-        write_earliest_hint(table.storage.files, table.storage.layout, wrong)
-        for _ in range(2):
-            assert expire(table, keep).earliest == 1
-        assert hinted_earliest(table.storage.files, table.storage.layout) == 1
+    files, layout = table.storage.files, table.storage.layout
+    write_earliest_hint(files, layout, 99)
+    for _ in range(2):
+        assert expire(table, keep).earliest == 1
+    assert hinted_earliest(files, layout) == 1
+    # An expiry that was stopped had begun to take what is before it.
+    write_earliest_hint(files, layout, 3)
+    assert expire(table, keep).earliest == 1
+    assert first_whole(files, layout, [1, 2, 3, 4]) == 3
+    assert expire(table, replace(keep, least=1, most=1)).expired == (1, 2, 3)
+    assert hinted_earliest(files, layout) == 4
 
 
 def test_an_empty_table_has_nothing_to_expire(table: StoredTable) -> None:

@@ -94,7 +94,7 @@ def kept(
 
 
 def expire(table: StoredTable, *, dry_run: bool = False) -> ExpireResult:
-    return expire_snapshots(table.storage, table.pointer.latest(), dry_run=dry_run)
+    return expire_snapshots(table.storage, table.pointer, dry_run=dry_run)
 
 
 def changes(table: StoredTable, snapshot_id: int) -> list[tuple[int, str]]:

@@ -203,9 +203,7 @@ def test_a_tag_keeps_what_it_names_until_it_is_gone(table: StoredTable) -> None:
     )
     for number in (3, 4):
         upsert(table, number)
-    expire_snapshots(
-        table.storage, table.pointer.latest(), Retention(least=1, most=1, millis=0, limit=9)
-    )
+    expire_snapshots(table.storage, table.pointer, Retention(least=1, most=1, millis=0, limit=9))
     assert clean(table) == []
     assert ids_at(table, first) == [1]
     delete_tag_file(side.storage.files, side.storage.layout, "second")

@@ -23,6 +23,7 @@ from headwater.storage.jobs.tags import (
     replace_tag,
     restore_tag,
 )
+from headwater.storage.maintenance.held_snapshots import is_held
 from headwater.storage.maintenance.partition_done import (
     idle_partitions,
     partition_success_file,
@@ -215,7 +216,12 @@ class TableLifecycle(ReadableTable):
             there = self.snapshot(wanted.id)
         except NotFound:
             there = None
-        if there is None or there.uuid != wanted.uuid:
+        layout = self._storage.layout
+        if (
+            there is None
+            or there.uuid != wanted.uuid
+            or not is_held(self._files, layout, wanted, beside=name)
+        ):
             restore_tag(self._storage, replaced)
             raise Conflict(f"snapshot {wanted.id} of table {self.name} went away; look, then retry")
         delete_tag_data(self._storage, replaced.snapshot, self.pointer.latest())
@@ -300,7 +306,7 @@ class TableLifecycle(ReadableTable):
             self.expire_partitions()
 
     def _expire_by_options(self) -> None:
-        expire_snapshots(self._storage, self.pointer.latest())
+        expire_snapshots(self._storage, self.pointer)
 
     @cached_property
     def _tag_ends(self) -> TagEnds:

@@ -215,9 +215,10 @@ class TableUpkeep(TableLifecycle):
             millis=None if retain is None else retain // timedelta(milliseconds=1),
             limit=limit,
         )
-        latest = self.pointer.latest()
         watched = self._watched("deleting files", executor)
-        return expire_snapshots(self._storage, latest, rules, dry_run=dry_run, executor=watched)
+        return expire_snapshots(
+            self._storage, self.pointer, rules, dry_run=dry_run, executor=watched
+        )
 
     def expire_changelogs(
         self,
@@ -265,7 +266,7 @@ class TableUpkeep(TableLifecycle):
         )
         return expire_snapshots(
             self._storage,
-            self.pointer.latest(),
+            self.pointer,
             Retention.everything(),
             changelogs=lambda _: None if delete_all else rules,
             dry_run=dry_run,

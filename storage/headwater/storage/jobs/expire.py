@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.storage.errors import Conflict, NotFound
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.expire import (
@@ -13,14 +14,14 @@ from headwater.storage.maintenance.expire import (
 )
 from headwater.storage.maintenance.unneeded import Unneeded, plan_tag_deletion
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import TableStorage
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
 __all__ = ["delete_tag_data", "expire_snapshots"]
 
 
 def expire_snapshots(
     storage: TableStorage,
-    latest: Snapshot | None,
+    pointer: SnapshotPointer,
     retention: Retention | None = None,
     *,
     changelogs: ChangelogRetention = Retention.of_changelogs,
@@ -31,22 +32,44 @@ def expire_snapshots(
 
     Args:
         storage: The table.
-        latest: Its latest snapshot.
+        pointer: The authority on its latest snapshot.
         retention: The snapshots to keep; None takes the table's options.
         changelogs: The changelogs to keep; the table's options say it unless given.
         dry_run: Delete nothing, and only tell the outcome.
         executor: Deletes the data files; unless given this process, with some threads.
 
     Raises:
+        Conflict: The table was rolled back or replaced by a branch meanwhile.
         Invalid: The retention contradicts itself.
         CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
         Unsupported: The table has options that Headwater does not follow.
     """
+    latest = pointer.latest()
     plan = plan_expiry(storage, latest, retention, changelogs=changelogs, dry_run=dry_run)
     if not dry_run:
-        _delete_data(storage, plan.unneeded, executor)
+        if latest is not None and plan.has_work:
+            # Another history may hold what this one does not, and has other snapshots' numbers.
+            _require_history(storage, pointer, latest)
+            _delete_data(storage, plan.unneeded, executor)
+            _require_history(storage, pointer, latest)
         finish_expiry(storage, plan)
     return plan.result
+
+
+def _require_history(storage: TableStorage, pointer: SnapshotPointer, latest: Snapshot) -> None:
+    """Raise Conflict unless a snapshot that was the latest is still part of the history."""
+    now = pointer.latest()
+    is_there = now is not None and now.is_same_commit(latest)
+    if now is not None and now.id > latest.id:
+        try:
+            is_there = pointer.was_taken(latest) is True
+        except NotFound:
+            is_there = False
+    if not is_there:
+        raise Conflict(
+            f"table {storage.name} was rolled back, replaced by a branch or expired further while "
+            "its snapshots expired; let them expire again"
+        )
 
 
 def delete_tag_data(

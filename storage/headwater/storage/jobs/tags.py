@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.files.location import check_file_label
 from headwater.storage.jobs.expire import delete_tag_data
+from headwater.storage.maintenance.held_snapshots import is_held
 from headwater.storage.maintenance.partition_done import delete_success_file, write_success_file
 from headwater.storage.maintenance.tag_periods import TagPeriods, tag_time
 from headwater.storage.options.lifecycle_options import LifecycleOptions, TagCreation
@@ -140,6 +141,10 @@ def rename_tag(storage: TableStorage, name: str, new_name: str) -> None:
             resource_type=ResourceType.TAG,
             resource_name=new_name,
         )
+    if not is_held(storage.files, storage.layout, tag.snapshot, beside=new_name):
+        # Somebody deleted it meanwhile, with what it kept.
+        delete_tag_file(storage.files, storage.layout, new_name)
+        raise _no_such_tag(storage, name)
     tell_of_tag(storage, new_name)
     delete_tag_file(storage.files, storage.layout, name)
     delete_success_file(storage.files, storage.layout.tag_success_file(name))
@@ -179,12 +184,16 @@ def _existing(storage: TableStorage, name: str) -> Tag:
     check_file_label(name, "tag", is_new=False)
     tag = read_tag_file(storage.files, storage.layout, name)
     if tag is None:
-        raise NotFound(
-            f"table {storage.name} has no tag '{name}'",
-            resource_type=ResourceType.TAG,
-            resource_name=name,
-        )
+        raise _no_such_tag(storage, name)
     return tag
+
+
+def _no_such_tag(storage: TableStorage, name: str) -> NotFound:
+    return NotFound(
+        f"table {storage.name} has no tag '{name}'",
+        resource_type=ResourceType.TAG,
+        resource_name=name,
+    )
 
 
 def _tag_periods(storage: TableStorage, options: LifecycleOptions, latest: Snapshot) -> list[str]:
@@ -258,7 +267,12 @@ def _from(storage: TableStorage, first: int, latest: Snapshot) -> Iterable[Snaps
 def _make(storage: TableStorage, options: LifecycleOptions, name: str, snapshot: Snapshot) -> bool:
     retained = options.tag_time_retained
     created = None if retained is None else storage.runtime.now_millis()
-    made = write_tag_file(storage.files, storage.layout, Tag(name, snapshot, created, retained))
+    files, layout = storage.files, storage.layout
+    made = write_tag_file(files, layout, Tag(name, snapshot, created, retained))
+    if made and not is_held(files, layout, snapshot, beside=name):
+        # It expires, as if it had done so before.
+        delete_tag_file(files, layout, name)
+        made = False
     if made:
         tell_of_tag(storage, name)
     return made

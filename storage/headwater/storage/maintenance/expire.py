@@ -2,9 +2,10 @@
 
 Expired are the oldest snapshots, as far as counts, times and consumers allow; tags and other
 branches keep the files they need. Where a table keeps changelogs for longer, a snapshot leaves
-its changelog, which expires by rules of its own. Files go in an order that makes a second run
-repeat or finish what a killed one began: data files, changelog files, manifests, and snapshots
-and changelogs last. What it costs grows with the snapshots that go, not with the table.
+its changelog, which expires by rules of its own. First the earliest snapshot that stays is noted,
+so that nothing is made to hold the others any more (`is_held`). Files go in an order that makes
+a second run repeat or finish what a killed one began: data files, changelog files, manifests, and
+snapshots and changelogs last. What it costs grows with the snapshots that go, not with the table.
 
 Source: ``ExpireSnapshotsImpl.java``, ``SnapshotDeletion.java``, ``ExpireChangelogImpl.java``,
 ``ChangelogDeletion.java``, ``TagDeletion.java``.
@@ -41,9 +42,9 @@ from headwater.storage.snapshot.changelog import (
 from headwater.storage.snapshot.consumer import delete_consumer_file
 from headwater.storage.snapshot.files import (
     hinted_earliest,
+    raise_earliest_hint,
     read_snapshot_file,
     snapshot_file_ids,
-    write_earliest_hint,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -102,6 +103,11 @@ class ExpiryPlan:
     consumers: frozenset[str] = frozenset()
     is_hinted: bool = True
 
+    @property
+    def has_work(self) -> bool:
+        """True if files, snapshots or changelogs go."""
+        return bool(self.unneeded.data or self.snapshots or self.result.expired_changelogs)
+
 
 ChangelogRetention: TypeAlias = Callable[[TableOptions], Retention | None]
 """The changelogs to keep by a table's options; None for those of the snapshots that stay."""
@@ -117,12 +123,14 @@ def plan_expiry(
 ) -> ExpiryPlan:
     """The work that the expiry of a table's oldest snapshots is; nothing is deleted yet.
 
+    Unless it is a dry run, the earliest snapshot that stays is noted.
+
     Args:
         storage: The table.
         latest: Its latest snapshot.
         retention: The snapshots to keep; None takes the table's options.
         changelogs: The changelogs to keep; the table's ``changelog.…`` options say it unless given.
-        dry_run: Noted in the result.
+        dry_run: True if nothing will be deleted.
 
     Raises:
         Invalid: The retention contradicts itself.
@@ -159,6 +167,9 @@ def plan_expiry(
     if kept is None:
         # Somebody else is expiring the same snapshots.
         return nothing
+    if snapshots and not dry_run:
+        # Before tags and branches are looked for: those that come later are told.
+        raise_earliest_hint(storage.files, storage.layout, end)
     going, changelog_holder = _with_changelogs(
         storage, snapshots, kept, latest, changelog_rules, consumers
     )
@@ -218,8 +229,8 @@ def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
     for consumer_id in plan.consumers:
         delete_consumer_file(files, layout, consumer_id)
     plan.unneeded.delete_metadata(storage)
-    if (plan.snapshots or not plan.is_hinted) and plan.result.earliest is not None:
-        write_earliest_hint(files, layout, plan.result.earliest)
+    if not plan.is_hinted and plan.result.earliest is not None:
+        raise_earliest_hint(files, layout, plan.result.earliest)
     left: int | None = None
     for snapshot in plan.snapshots:
         if snapshot.id >= plan.changelogs:

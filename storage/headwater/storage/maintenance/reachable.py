@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess
-from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
@@ -22,7 +22,7 @@ from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.changelog import read_changelog_files
-from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.files import first_whole, read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 from headwater.storage.table_storage import TableStorage
@@ -184,7 +184,15 @@ def other_branches(storage: TableStorage) -> OtherBranches:
     for name in sorted(beside - {storage.layout.branch}):
         layout = replace(storage.layout, branch=name)
         branch = replace(storage, layout=layout, _schemas={})
-        history = list(_history(branch, layout))
+        ids = snapshot_file_ids(storage.files, layout)
+        whole = first_whole(storage.files, layout, ids)
+        # Those before lack files, or do not, when an expiry was stopped.
+        history = [
+            one
+            for number in ids
+            if (one := read_snapshot_file(storage.files, layout, number)) is not None
+            and (number >= whole or _is_whole(branch, one))
+        ]
         tagged = [tag.snapshot for tag in list_tag_files(storage.files, layout)]
         for position, snapshot in enumerate([*history, *tagged]):
             if position == 0 or position >= len(history):
@@ -233,11 +241,16 @@ def branch_names(files: FileAccess, location: str) -> set[str]:
     return {path.partition("/")[0] for path in inner if "/" in path}
 
 
-def _history(storage: TableStorage, layout: TableLayout) -> Iterator[Snapshot]:
-    for number in snapshot_file_ids(storage.files, layout):
-        snapshot = read_snapshot_file(storage.files, layout, number)
-        if snapshot is not None:
-            yield snapshot
+def _is_whole(storage: TableStorage, snapshot: Snapshot) -> bool:
+    """True if all that says which files a snapshot needs is there."""
+    try:
+        live_paths(storage, snapshot)
+    except CorruptData as error:
+        if isinstance(error.__cause__, NotFound):
+            return False
+        raise
+    lists_changes = delta_entries(storage, snapshot.delta_manifest_list) is not None
+    return lists_changes and index_paths(storage, snapshot) is not None
 
 
 def _added(storage: TableStorage, snapshot: Snapshot) -> set[str]:

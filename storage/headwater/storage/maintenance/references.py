@@ -14,11 +14,12 @@ from itertools import islice
 from typing import TypeVar
 
 from headwater.storage.errors import CorruptData, NotFound
-from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.manifest.file_names import FileNames
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest_list
+from headwater.storage.snapshot.files import first_whole
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -69,11 +70,15 @@ class _Root:
         path: Its URI.
         kind: The kind of files.
         text: Its content.
+        is_first: True if it is a snapshot with which a history begins.
+        is_going: True if it is a snapshot that an expiry has begun to take away.
     """
 
     path: str
     kind: str
     text: str
+    is_first: bool = False
+    is_going: bool = False
 
     @property
     def digest(self) -> bytes:
@@ -97,14 +102,16 @@ class _Root:
     def needed(self) -> tuple[list[str], str | None]:
         """The manifest lists and the index manifest that it cannot do without.
 
-        A changelog outlives what its snapshot held, and a tag does not keep changelogs.
+        A changelog outlives what its snapshot held, and a tag does not keep changelogs, nor does
+        a history that begins with one.
         """
-        if self.kind == CHANGELOGS:
+        if self.kind == CHANGELOGS or self.is_going:
             return [], None
         snapshot = self.snapshot()
         lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-        if self.kind == SNAPSHOTS and snapshot.changelog_manifest_list is not None:
-            lists.append(snapshot.changelog_manifest_list)
+        changelog = snapshot.changelog_manifest_list
+        if self.kind == SNAPSHOTS and not self.is_first and changelog is not None:
+            lists.append(changelog)
         return lists, snapshot.index_manifest
 
 
@@ -160,7 +167,7 @@ class _References:
                 )
             # Snapshots before tags: an expired snapshot with a tag was tagged before it expired.
             for kind in (SNAPSHOTS, _TAGS, CHANGELOGS):
-                yield from self._listed(f"{layout.branch_location}/{kind}", kind)
+                yield from self._listed(layout, kind)
             last = self._latest.get(branch)
             if last is not None and not storage.files.exists(layout.snapshot(last.id)):
                 raise CorruptData(
@@ -169,16 +176,20 @@ class _References:
                     "something else deleted it"
                 )
 
-    def _listed(self, directory: str, kind: str) -> Iterator[_Root]:
-        paths: list[str] = []
-        for status in self._storage.files.list(directory):
+    def _listed(self, layout: TableLayout, kind: str) -> Iterator[_Root]:
+        numbers: dict[str, int] = {}
+        for status in self._storage.files.list(f"{layout.branch_location}/{kind}"):
             name = status.name.removeprefix(f"{kind}-")
             if name != status.name and (kind == _TAGS or name.isdecimal()):
-                paths.append(status.path)
-        for group in _in_groups(paths, _ROOTS_AT_ONCE):
+                numbers[status.path] = 0 if kind == _TAGS else int(name)
+        whole = 0
+        if kind == SNAPSHOTS:
+            whole = first_whole(self._storage.files, layout, sorted(numbers.values()))
+        for group in _in_groups(numbers, _ROOTS_AT_ONCE):
             for path, text in zip(group, self._pool.map(self._text, group), strict=True):
                 if text is not None:
-                    yield _Root(path, kind, text)
+                    at = numbers[path]
+                    yield _Root(path, kind, text, at == whole, at < whole)
 
     def _text(self, path: str) -> str | None:
         """A root's content; None when it expired since the listing."""

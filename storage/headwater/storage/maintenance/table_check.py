@@ -29,7 +29,12 @@ from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.listed_sizes import ListedSizes
 from headwater.storage.maintenance.lost_ends import lost_ends
 from headwater.storage.maintenance.orphans import find_orphan_files
-from headwater.storage.maintenance.reachable import branch_names, produces_changelog
+from headwater.storage.maintenance.reachable import (
+    branch_names,
+    data_paths,
+    delta_entries,
+    produces_changelog,
+)
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest, read_manifest_list
 from headwater.storage.read.managed_blobs import pack_path, valued_rows
@@ -38,7 +43,7 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
-from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.files import first_whole, read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.table_statistics import read_statistics
 from headwater.storage.snapshot.tag import read_tag_file, tag_names
@@ -215,7 +220,15 @@ class _Check:
         self._schemas(storage, suffix)
         self._known = self._history(layout.branch)
         line: list[int] = []
-        for number in snapshot_file_ids(files, layout):
+        ids = snapshot_file_ids(files, layout)
+        whole = first_whole(files, layout, ids)
+        going = [number for number in ids if number < whole]
+        if going:
+            self.found.warnings.append(
+                f"snapshots {going[0]} to {going[-1]}{suffix} are expiring and may lack files; if "
+                "an expiry was stopped, expire snapshots once more"
+            )
+        for number in ids[len(going) :]:
             root = _Root(f"snapshot {number}{suffix}", layout.snapshot(number))
             self._try(root, partial(self._snapshot, storage, root, number, line))
         self._pointer(storage, line, suffix)
@@ -263,11 +276,14 @@ class _Check:
         try:
             there = Snapshot.from_json(storage.files.read(path), path)
         except NotFound:
-            self._damage(root, f"{path} does not exist; run 'headwater reconcile'")
+            if not self._moved(storage, latest):
+                self._damage(root, f"{path} does not exist; run 'headwater reconcile'")
             return
         except CorruptData:
             return  # told of already
         if not _is_same(there, latest):
+            if self._moved(storage, latest):
+                return
             self._damage(root, f"{path} is not the catalog's; run 'headwater reconcile'")
         elif later and not self._knows(storage, later[-1]):
             path = layout.snapshot(later[0])
@@ -286,6 +302,11 @@ class _Check:
         """True if the catalog's latest snapshot has moved on to a number during the check."""
         now = self._now().get(storage.layout.branch)
         return now is not None and now.id >= number
+
+    def _moved(self, storage: TableStorage, latest: Snapshot) -> bool:
+        """True if the catalog has another latest snapshot than when the check began."""
+        now = self._now().get(storage.layout.branch)
+        return now is None or not now.is_same_commit(latest)
 
     def _any_schema(self, storage: TableStorage) -> str | None:
         statuses = storage.files.list(storage.layout.schema_directory)
@@ -310,8 +331,7 @@ class _Check:
         schema = storage.layout.schema(snapshot.schema_id)
         if self._sizes.size(schema) is None and not storage.files.exists(schema):
             self._damage(root, f"{schema} does not exist")
-        # A branch may begin with a tag, which keeps no changelog.
-        is_told = len(line) > 1 or storage.layout.branch == MAIN_BRANCH
+        is_told = len(line) > 1 or self._is_told(storage, snapshot)
         self._lists(storage, root, snapshot, with_changelog=is_told)
         if len(line) == 1:
             self._entries(storage, root, live_entries(storage, snapshot, anew=True))
@@ -320,6 +340,27 @@ class _Check:
         if is_told and snapshot.changelog_manifest_list is not None:
             self._added(storage, root, snapshot.changelog_manifest_list)
         self._indexes(storage, root, snapshot)
+
+    def _is_told(self, storage: TableStorage, first: Snapshot) -> bool:
+        """False if the first snapshot of a history has no changelog any more.
+
+        A branch may begin with a tag, which keeps none, and a table may be forwarded to it.
+        """
+        if first.changelog_manifest_list is None:
+            return True
+        is_main = storage.layout.branch == MAIN_BRANCH
+        entries = delta_entries(storage, first.changelog_manifest_list)
+        if entries is None:
+            return is_main
+        paths = [data_paths(storage, entry)[0] for entry in entries]
+        if not paths or any(self._sizes.size(path) is not None for path in paths):
+            return True
+        if is_main:
+            self.found.warnings.append(
+                f"snapshot {first.id}, the earliest, has no changelog files any more, as where a "
+                "history begins with a tag; if this one does not, they were lost"
+            )
+        return False
 
     def _tag(self, storage: TableStorage, root: _Root, name: str) -> None:
         tag = read_tag_file(storage.files, storage.layout, name)

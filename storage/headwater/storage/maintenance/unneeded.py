@@ -298,6 +298,9 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
     Raises:
         CorruptData: A tag, a branch or a manifest cannot be read.
     """
+    if latest is not None and latest.is_same_commit(tagged):
+        # A rollback made it the latest, and its file may be yet to come.
+        return Unneeded()
     if read_snapshot_file(storage.files, storage.layout, tagged.id) is not None:
         return Unneeded()
     tags = sorted(

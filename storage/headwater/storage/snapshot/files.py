@@ -23,7 +23,9 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = [
     "FileSnapshotPointer",
+    "first_whole",
     "hinted_earliest",
+    "raise_earliest_hint",
     "read_hint",
     "read_snapshot_file",
     "snapshot_file_ids",
@@ -91,6 +93,22 @@ def hinted_earliest(files: FileAccess, layout: TableLayout) -> int | None:
     if hinted is None or files.exists(layout.snapshot(hinted - 1)):
         return None
     return hinted if files.exists(layout.snapshot(hinted)) else None
+
+
+def first_whole(files: FileAccess, layout: TableLayout, ids: Sequence[int]) -> int:
+    """The first of some snapshots, ascending, that no expiry has begun to take away.
+
+    0 if there are none. Those before it may lack files, where an expiry was stopped.
+    """
+    hinted = read_hint(files, layout.earliest_hint)
+    return hinted if hinted is not None and hinted in ids else min(ids, default=0)
+
+
+def raise_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Note the earliest snapshot that stays, unless a later one that is there is noted already."""
+    hinted = read_hint(files, layout.earliest_hint)
+    if hinted is None or hinted < snapshot_id or not files.exists(layout.snapshot(hinted)):
+        write_earliest_hint(files, layout, snapshot_id)
 
 
 @dataclass(frozen=True)

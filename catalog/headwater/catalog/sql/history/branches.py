@@ -37,7 +37,11 @@ from headwater.catalog.sql.history.branch_history import (
     copy_rows,
     delete_branch_rows,
 )
-from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
+from headwater.catalog.sql.history.snapshot_reads import (
+    SnapshotReads,
+    refuse_expiring,
+    settled_table,
+)
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -53,6 +57,7 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SqlBranches"]
 
@@ -110,8 +115,18 @@ class SqlBranches:
                 continue  # something else came first, a branch of the name even: look again
             if created:
                 self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
+                if fork is not None:
+                    self._require_held(record, branch, fork.snapshot)
                 return
         raise table_busy(identifier)
+
+    def _require_held(self, record: TableRecord, branch: str, snapshot: Snapshot) -> None:
+        """Drop a new branch again if the snapshot it begins with is expiring at this moment."""
+        try:
+            refuse_expiring(self._context.files, record, snapshot)
+        except NotFound:
+            self.drop(record.identifier, branch)
+            raise
 
     def rename(self, identifier: Identifier, branch: str, new_name: str) -> None:
         """Give a branch another name; its files have moved when this returns."""

@@ -21,6 +21,7 @@ from headwater.catalog.sql.history.manifest_sizes import (
 )
 from headwater.catalog.sql.history.snapshot_reads import (
     SnapshotReads,
+    refuse_expiring,
     settled_table,
     snapshot_not_found,
 )
@@ -82,6 +83,7 @@ class Rollbacks(SnapshotReads):
             _expect(record, expected)
             if record.is_pending:
                 return False
+            refuse_expiring(self._context.files, record, target)
             self._take_back(connection, record, target, measured)
             return True
 

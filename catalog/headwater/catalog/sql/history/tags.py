@@ -15,6 +15,7 @@ from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.snapshot_reads import (
     SnapshotReads,
     readable_table,
+    refuse_expiring,
     settled_table,
     snapshot_not_found,
 )
@@ -96,6 +97,11 @@ class SqlTags:
             if not is_written and not write_tag_file(self._files, record.layout, wanted_tag):
                 return False
             is_written = True
+            try:
+                refuse_expiring(self._files, record, snapshot, beside=tag)
+            except NotFound:
+                delete_tag_file(self._files, record.layout, tag)
+                raise
             self._recorded(connection, record, EventType.CREATE_TAG, wanted_tag)
             return True
 

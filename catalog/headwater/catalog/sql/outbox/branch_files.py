@@ -22,6 +22,7 @@ from headwater.catalog.sql.queries.index_hint import along
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.files import read_hint
 from headwater.storage.snapshot.tag import tag_names
 
 __all__ = ["follow_fork", "follow_forward", "follow_move"]
@@ -110,7 +111,10 @@ def follow_forward(
         data = files.read(f"{source}/tag/tag-{name}")
         files.write(layout.tag(name), data)
     if ids:
-        files.write(layout.earliest_hint, str(min(ids)).encode())
+        # What the table had before is going already, where an expiry was stopped.
+        noted = min(read_hint(files, layout.earliest_hint) or 0, common)
+        earliest = min((number for number in ids if number >= noted), default=min(ids))
+        files.write(layout.earliest_hint, str(earliest).encode())
         files.write(layout.latest_hint, str(max(ids)).encode())
 
 

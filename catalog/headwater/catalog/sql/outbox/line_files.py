@@ -14,6 +14,7 @@ from headwater.catalog.sql.outbox.mirror_files import (
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.files import read_hint
 
 __all__ = ["roll_back", "roll_schema_back", "snapshot_document", "write_schema"]
 
@@ -42,6 +43,9 @@ def roll_back(
     if number not in ids:
         # The snapshot expired and only a tag kept it.
         put(files, layout.snapshot(number), document)
+    hinted = read_hint(files, layout.earliest_hint)
+    if number not in ids or (hinted is not None and hinted > number):
+        # Those before it are gone, or about to go by an expiry that was stopped.
         files.write(layout.earliest_hint, str(number).encode())
     files.write(layout.latest_hint, str(number).encode())
     delete_snapshots_after(files, layout, number)

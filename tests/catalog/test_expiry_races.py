@@ -1,0 +1,176 @@
+"""Snapshots expire while others begin to need them: those hold them, or are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.table.table import Table
+from headwater.client import connect
+from headwater.storage.errors import Conflict, NotFound
+from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.jobs.executor import LocalExecutor
+from headwater.storage.jobs.tags import rename_tag
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Table]:
+    """Snapshots 1 to 4, each with another row in another file, and a tag of the last."""
+    with connect(tmp_path) as lake:
+        lake.create_database("db")
+        made = lake.create_table("db.t", SCHEMA)
+        for number in range(1, 5):
+            made.overwrite({"id": [number]})
+        made.create_tag("last")
+        yield made
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Deletes files after something else was done."""
+
+    meanwhile: Callable[[], object]
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        self.meanwhile()
+        yield from LocalExecutor().run(work, tasks)
+
+
+class Killed(BaseException):
+    """The process died."""
+
+
+def die() -> None:
+    raise Killed
+
+
+def expire(table: Table, meanwhile: Callable[[], object] = lambda: None, *, kept: int = 1) -> None:
+    table.expire_snapshots(
+        retain_min=kept, retain_max=kept, retain=timedelta(0), executor=Interrupted(meanwhile)
+    )
+
+
+def ids(table: Table, tag: str | None = None) -> list[int]:
+    found = table.scan(tag=tag).to_arrow().column("id").to_pylist()
+    assert isinstance(found, list)
+    return found
+
+
+HOLDERS: dict[str, Callable[[Table], object]] = {
+    "tag": lambda table: table.create_tag("t", 2),
+    "replaced tag": lambda table: table.replace_tag("last", 2),
+    "branch": lambda table: table.create_branch("b", snapshot_id=2),
+    "rollback": lambda table: table.rollback(snapshot_id=2),
+}
+READS: dict[str, Callable[[Table], list[int]]] = {
+    "tag": lambda table: ids(table, tag="t"),
+    "replaced tag": lambda table: ids(table, tag="last"),
+    "branch": lambda table: ids(table.branch("b")),
+    "rollback": ids,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_nothing_holds_a_snapshot_that_is_going(table: Table, holder: str) -> None:
+    def meanwhile() -> None:
+        with pytest.raises((NotFound, Conflict)):
+            HOLDERS[holder](table)
+
+    expire(table, meanwhile)
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+    assert ([tag.name for tag in table.tags()], table.branches()) == (["last"], [])
+    assert ids(table, tag="last") == [4]
+    assert table.check_files().is_whole
+
+
+@pytest.mark.parametrize("holder", ["tag", "rollback"])
+def test_nothing_holds_what_a_killed_expiry_has_begun_to_take(table: Table, holder: str) -> None:
+    with pytest.raises(Killed):
+        expire(table, die)
+    with pytest.raises((NotFound, Conflict)):
+        HOLDERS[holder](table)
+    check = table.check_files()
+    assert check.is_whole
+    assert any("snapshots 1 to 3 are expiring" in warning for warning in check.warnings)
+    expire(table)
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+    assert table.check_files().warnings == []
+
+
+@pytest.mark.parametrize("holder", ["tag", "replaced tag", "branch"])
+def test_what_a_tag_holds_others_may_hold_too(table: Table, holder: str) -> None:
+    table.create_tag("kept", 2)
+    expire(table, lambda: HOLDERS[holder](table))
+    table.delete_tag("kept")
+    assert READS[holder](table) == [2]
+    assert table.check_files().is_whole
+
+
+@pytest.mark.parametrize("history", ["rollback", "branch"])
+def test_another_history_is_not_taken_for_the_one_that_expires(table: Table, history: str) -> None:
+    table.create_branch("b", snapshot_id=2)
+    table.branch("b").overwrite({"id": [30]})
+    table.create_tag("kept", 2)
+
+    def meanwhile() -> None:
+        if history == "branch":
+            table.fast_forward("b")
+        else:
+            table.rollback(tag="kept")
+            table.overwrite({"id": [30]})
+
+    with pytest.raises(Conflict, match=r"db\.t was rolled back, replaced by a branch"):
+        expire(table, meanwhile)
+    assert [snapshot.id for snapshot in table.snapshots()][:2] == [3, 2]
+    assert ids(table) == [30]
+    assert table.check_files().is_whole
+
+
+def test_a_killed_expiry_of_a_branch_stops_no_other(table: Table) -> None:
+    table.create_branch("b", snapshot_id=4)
+    branch = table.branch("b")
+    for number in (50, 60):
+        branch.overwrite({"id": [number]})
+    second = branch.snapshots()[-2]
+    with pytest.raises(Killed):
+        expire(branch, die)
+    # It came no further than to the first file that the table itself does not need.
+    table.storage.files.delete(table.storage.layout.manifest(second.base_manifest_list))
+    table.delete_tag("last")
+    table.overwrite({"id": [5]})
+    expire(table)
+    table.remove_orphan_files(older_than=timedelta(0))
+    assert (ids(table), ids(branch)) == ([5], [60])
+    assert table.check_files().is_whole
+
+
+@dataclass
+class Overtaken(LocalFileAccess):
+    """The local disk, where something else is done before a file is put."""
+
+    meanwhile: Callable[[], object]
+
+    def write_if_absent(self, path: str, data: bytes) -> bool:
+        self.meanwhile()
+        return super().write_if_absent(path, data)
+
+
+def test_a_tag_that_is_deleted_meanwhile_is_not_renamed(table: Table) -> None:
+    """What it alone kept is gone, and another name would keep nothing."""
+    table.create_tag("kept", 2)
+    expire(table)
+    storage = replace(table.storage, files=Overtaken(lambda: table.delete_tag("kept")))
+    with pytest.raises(NotFound, match="no tag 'kept'"):
+        rename_tag(storage, "kept", "new")
+    assert [tag.name for tag in table.tags()] == ["last"]
+    assert table.check_files().is_whole
