@@ -14,10 +14,9 @@ from pyspark.sql import functions as sf
 from headwater.spark.char_columns import CharColumns, filled_value, is_text, stored_value
 from headwater.spark.char_types import is_bounded
 from headwater.spark.literal import literal
-from headwater.spark.names import parts_of, quoted
+from headwater.spark.names import column_of, columns_by_name, parts_of, quoted
 from headwater.spark.row_change import LOSES, MATCHED, MOVES
 from headwater.spark.types import spark_type
-from headwater.spark.write.join_condition import column_of, columns_by_name
 from headwater.spark.write.nested_defaults import nested_default
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType

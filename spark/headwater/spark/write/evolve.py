@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyspark.sql.types as st
 
 from headwater.catalog.table.table import Table
+from headwater.spark.names import columns_by_name
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.types import nullable_type, paimon_schema
-from headwater.spark.write.join_condition import columns_by_name
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 

@@ -5,42 +5,16 @@ They only tell which rows need not be read. Spark itself reads and judges the co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyspark.sql.types as st
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-__all__ = ["column_of", "columns_by_name", "equal_columns"]
+from headwater.spark.names import column_of
 
-
-def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """The column that a name in a statement means: as it is written, else in any case."""
-    if name in columns:
-        return name
-    found = [column for column in columns if column.casefold() == name.casefold()]
-    return found[0] if len(found) == 1 else None
-
-
-def columns_by_name(wanted: Sequence[str], given: Sequence[str]) -> dict[str, str]:
-    """The columns of a source that stand for some of a table, by these: each stands for one.
-
-    Args:
-        wanted: The table's columns.
-        given: The source's. As they are written, else in any case.
-    """
-    exact = set(given)
-    found = {name: name for name in wanted if name in exact}
-    left: dict[str, list[str]] = {}
-    for name in given:
-        if name not in found:
-            left.setdefault(name.casefold(), []).append(name)
-    for name in wanted:
-        alike = left.get(name.casefold(), [])
-        if name not in found and len(alike) == 1:
-            found[name] = alike.pop()
-    return found
+__all__ = ["equal_columns"]
 
 
 def equal_columns(

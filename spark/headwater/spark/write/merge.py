@@ -15,7 +15,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns, filled_value
 from headwater.spark.errors import users_words
-from headwater.spark.names import quoted
+from headwater.spark.names import column_of, quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.needs import stand_in
@@ -35,7 +35,6 @@ from headwater.spark.write.clauses import (
 )
 from headwater.spark.write.condition_needs import JoinNeeds, columns_needed, join_needs
 from headwater.spark.write.evolve import evolve
-from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment

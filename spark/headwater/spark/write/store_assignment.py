@@ -11,8 +11,8 @@ import pyspark.sql.types as st
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.spark.names import columns_by_name
 from headwater.spark.session import is_set
-from headwater.spark.write.join_condition import columns_by_name
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["StoreAssignment"]

@@ -13,11 +13,10 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.names import quoted
+from headwater.spark.names import column_of, quoted
 from headwater.spark.sql.copy_into.file_format import FileFormat, FileType
 from headwater.spark.sql.copy_into.source_files import SourceFile, refuse_pattern
 from headwater.spark.types import spark_type
-from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.literal import literal
+from headwater.spark.names import column_of
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
@@ -23,7 +24,6 @@ from headwater.spark.sql.statement import Statement, read_words, split_statement
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
 from headwater.spark.write.evolve import evolve
-from headwater.spark.write.join_condition import column_of
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.update import replace_where
