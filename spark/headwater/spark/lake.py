@@ -36,6 +36,7 @@ from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.declared_types import table_schema
+from headwater.spark.sql.parameters import Arguments
 from headwater.spark.sql.query.built_frame import Build, built_frame, open_relations, rows_as_read
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
@@ -168,17 +169,19 @@ class SparkLake:
             for_another_engine=for_another_engine,
         )
 
-    def sql(self, text: str) -> DataFrame:
+    def sql(self, text: str, args: Arguments | None = None) -> DataFrame:
         """Run a SQL statement over the catalog's tables; ``USE`` holds for later statements.
 
         Args:
             text: One statement.
+            args: Values of the statement's parameters: a dict for ``:name``, a list for ``?``.
 
         Raises:
-            Invalid: The statement cannot be read; the message says where.
+            Invalid: The statement cannot be read; the message says where. Or a parameter has no
+                value, or a value no parameter.
             Unsupported: Headwater does not know the statement.
         """
-        return run_sql(text, self._sql)
+        return run_sql(text, self._sql, args)
 
     @property
     def database(self) -> str | None:

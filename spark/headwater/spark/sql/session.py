@@ -27,6 +27,7 @@ from headwater.spark.sql.foreign_statements import HANDLERS as FOREIGN
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
 from headwater.spark.sql.identifier_clauses import with_plain_names
+from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -58,23 +59,34 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
 }
 # Statements in which types may stand.
 _DEFINING = ("CREATE", "REPLACE", "ALTER")
+_KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
 
 
-def run_sql(text: str, context: SqlContext) -> DataFrame:
+def run_sql(text: str, context: SqlContext, arguments: Arguments | None = None) -> DataFrame:
     """Run one statement.
 
     Args:
         text: The statement; a semicolon may end it.
         context: The user's; a statement may change it.
+        arguments: Values of the statement's parameters.
 
     Returns:
         The statement's rows; a frame without columns for one that has none.
 
     Raises:
-        Invalid: The text is none or several statements, or one that cannot be read.
+        Invalid: The text is none or several statements, or one that cannot be read; or parameters
+            and arguments do not match.
         Unsupported: The statement is of a kind that Headwater does not know.
     """
+    spark = context.session.spark
+    if arguments is not None:
+        text = with_arguments(
+            text,
+            arguments,
+            keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
+            prefers_local_times="TIMESTAMP" in session_type_names(spark),
+        )
     statements = split_statements(with_plain_names(text))
     if len(statements) > 1 and statements[0].peek("BEGIN"):
         raise Unsupported(
@@ -82,11 +94,10 @@ def run_sql(text: str, context: SqlContext) -> DataFrame:
         )
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
-    spark = context.session.spark
     if any(map(statements[0].peek, _DEFINING)):
         statements[0].type_names = session_type_names(spark)
     if "\\" in text:
-        statements[0].keeps_escapes = is_set(spark, "spark.sql.parser.escapedStringLiterals")
+        statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
     with users_words():
         answer = run_statement(statements[0], context)
     if answer is None:
