@@ -101,15 +101,9 @@ def compact_table(
 
 
 def compaction_due(
-    storage: TableStorage,
-    base: Snapshot,
-    *,
-    partition: Mapping[str, object] | None = None,
-    where: Predicate | None = None,
-    full: bool | None = None,
-    order: SortKey | None = None,
+    storage: TableStorage, base: Snapshot, *, full: bool | None = None
 ) -> CompactionDue:
-    """The work that `compact_table` with the same arguments finds in a snapshot.
+    """The work that `compact_table` finds in a snapshot, of all partitions.
 
     Postponed rows count once, though their buckets may have more to do when they have come.
 
@@ -118,7 +112,7 @@ def compaction_due(
     """
     sizes = [
         task.size
-        for job in _compaction_jobs(storage, partition, where, full, order)
+        for job in _compaction_jobs(storage, None, None, full, None)
         for task in job.plan(base)
     ]
     return CompactionDue(len(sizes), sum(sizes))
