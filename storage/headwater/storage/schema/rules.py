@@ -186,26 +186,7 @@ def _check_options(schema: TableSchema) -> None:
     check_file_indexes(schema.options, schema.fields)
     check_map_layouts(schema)
     options = schema.table_options
-    bucket = options.bucket
-    declared = schema.options.get("bucket-key", "").strip()
-    bucket_keys = [name.strip() for name in declared.split(",")] if declared else []
-    if bucket == -1 and bucket_keys:
-        raise Invalid("'bucket-key' needs a fixed number of buckets; set 'bucket' or drop it")
-    for key in bucket_keys:
-        if key not in schema.field_by_name:
-            raise Invalid(f"bucket-key column '{key}' does not exist")
-        if key in schema.partition_keys:
-            raise Invalid(f"bucket-key column '{key}' must not be a partition column")
-        if schema.primary_keys and key not in schema.primary_keys:
-            raise Invalid(f"bucket-key column '{key}' must be part of the primary key")
-        if not isinstance(schema.field_by_name[key].type, AtomicType):
-            raise Invalid(f"bucket-key column '{key}' must not be of a nested type")
-    if bucket > 0 and not schema.primary_keys and not bucket_keys:
-        raise Invalid("an append table with a fixed number of buckets needs a 'bucket-key'")
-    if bucket != -1:
-        check_bucket_function(
-            options.bucket_function, [field.type for field in schema.bucket_key_fields]
-        )
+    _check_bucket_key(schema)
     if not schema.primary_keys and options.changelog_producer is not ChangelogProducer.NONE:
         # Paimon's own words, which its clients look for.
         raise Invalid(
@@ -213,32 +194,20 @@ def _check_options(schema: TableSchema) -> None:
             "or leave the option out"
         )
     _check_upsert_keys(schema)
-    sequence_fields = options.sequence_fields
-    _refuse_duplicates(sequence_fields, "sequence.field column")
-    for name in sequence_fields:
-        if name not in schema.field_by_name:
-            raise Invalid(f"sequence.field column '{name}' does not exist")
-        if f"fields.{name}.aggregate-function" in schema.options:
-            raise Invalid(
-                f"sequence.field column '{name}' must not have an aggregate function: it keeps "
-                "its newest value"
-            )
+    _check_sequence_fields(schema)
     if options.orders_by_snapshot:
         _check_snapshot_order(schema)
     if options.merge_engine is MergeEngine.FIRST_ROW:
         _check_first_row(options)
     if options.merge_engine is MergeEngine.PARTIAL_UPDATE and schema.primary_keys:
         check_partial_update(schema)
-    keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
-    if sequence_fields and schema.primary_keys and not keyed_by_partition:
-        raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
     if options.deletion_vectors_enabled:
         _check_deletion_vectors(options)
     if options.overrides_key_order:
         _check_key_clustering(schema)
     kind_field = options.row_kind_field
-    if kind_field is not None and kind_field not in schema.field_by_name:
-        raise Invalid(f"rowkind.field column '{kind_field}' does not exist")
+    if kind_field is not None:
+        _require_column(schema, kind_field, "rowkind.field")
     check_record_time(schema)
     if schema.primary_keys and options.highest_level < 1:
         raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
@@ -285,6 +254,55 @@ def _check_options(schema: TableSchema) -> None:
     check_chain(schema)
 
 
+def _require_column(schema: TableSchema, name: str, option: str) -> None:
+    """Refuse an option that names a column which the table has not; raises Invalid."""
+    if name not in schema.field_by_name:
+        raise Invalid(
+            f"{option} column '{name}' does not exist; the columns are "
+            f"{', '.join(schema.field_by_name)}"
+        )
+
+
+def _check_bucket_key(schema: TableSchema) -> None:
+    """The rules of the columns that rows are spread over buckets by; raises Invalid."""
+    options = schema.table_options
+    bucket = options.bucket
+    declared = schema.options.get("bucket-key", "").strip()
+    bucket_keys = [name.strip() for name in declared.split(",")] if declared else []
+    if bucket == -1 and bucket_keys:
+        raise Invalid("'bucket-key' needs a fixed number of buckets; set 'bucket' or drop it")
+    for key in bucket_keys:
+        _require_column(schema, key, "bucket-key")
+        if key in schema.partition_keys:
+            raise Invalid(f"bucket-key column '{key}' must not be a partition column")
+        if schema.primary_keys and key not in schema.primary_keys:
+            raise Invalid(f"bucket-key column '{key}' must be part of the primary key")
+        if not isinstance(schema.field_by_name[key].type, AtomicType):
+            raise Invalid(f"bucket-key column '{key}' must not be of a nested type")
+    if bucket > 0 and not schema.primary_keys and not bucket_keys:
+        raise Invalid("an append table with a fixed number of buckets needs a 'bucket-key'")
+    if bucket != -1:
+        check_bucket_function(
+            options.bucket_function, [field.type for field in schema.bucket_key_fields]
+        )
+
+
+def _check_sequence_fields(schema: TableSchema) -> None:
+    """The rules of the columns that tell which of two rows is the newer; raises Invalid."""
+    sequence_fields = schema.table_options.sequence_fields
+    _refuse_duplicates(sequence_fields, "sequence.field column")
+    for name in sequence_fields:
+        _require_column(schema, name, "sequence.field")
+        if f"fields.{name}.aggregate-function" in schema.options:
+            raise Invalid(
+                f"sequence.field column '{name}' must not have an aggregate function: it keeps "
+                "its newest value"
+            )
+    keyed_by_partition = set(schema.partition_keys) <= set(schema.primary_keys)
+    if sequence_fields and schema.primary_keys and not keyed_by_partition:
+        raise Invalid("'sequence.field' needs every partition column to be part of the primary key")
+
+
 def _check_snapshot_order(schema: TableSchema) -> None:
     """The rules of ``SchemaValidation.validateSnapshotSequenceOrdering``; raises Invalid."""
     key = "'sequence.snapshot-ordering'"
@@ -324,8 +342,7 @@ def _check_key_clustering(schema: TableSchema) -> None:
         raise Invalid(f"{what} needs 'clustering.columns', the columns that files are sorted by")
     _refuse_duplicates(columns, "clustering.columns column")
     for name in columns:
-        if name not in schema.field_by_name:
-            raise Invalid(f"clustering.columns column '{name}' does not exist")
+        _require_column(schema, name, "clustering.columns")
     if options.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         raise Invalid(
             f"{what} works with the merge engine deduplicate or first-row, not "
@@ -356,8 +373,7 @@ def check_record_time(schema: TableSchema) -> None:
                 "the time of each row; set both at once"
             )
         return
-    if name not in schema.field_by_name:
-        raise Invalid(f"{RECORD_TIME_FIELD} column '{name}' does not exist")
+    _require_column(schema, name, RECORD_TIME_FIELD)
     found = schema.field_by_name[name].type
     if not isinstance(found, AtomicType) or found.root not in _RECORD_TIMES:
         raise Invalid(
@@ -424,8 +440,7 @@ def _check_upsert_keys(schema: TableSchema) -> None:
             f"has {', '.join(schema.primary_keys)}; leave one out"
         )
     for name in keys:
-        if name not in schema.field_by_name:
-            raise Invalid(f"upsert-key column '{name}' does not exist")
+        _require_column(schema, name, "upsert-key")
         if not isinstance(schema.field_by_name[name].type, AtomicType):
             raise Invalid(f"upsert-key column '{name}' must not be of a nested type")
 
