@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
@@ -18,6 +14,7 @@ from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.parsing import parsed_query
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
@@ -140,11 +137,8 @@ def _with_named_columns(query: str, columns: Sequence[str], labels: Sequence[str
 
 def _names_columns(query: str) -> bool:
     """True if a query certainly has no ``*`` among its columns."""
-    try:
-        found = sqlglot.parse_one(query, dialect=DIALECT)
-    except SqlglotError:
-        return False
-    return isinstance(found, exp.Query) and bool(found.selects) and not found.is_star
+    found = parsed_query(query)
+    return found is not None and bool(found.selects) and not found.is_star
 
 
 def _alter(statement: Statement, context: SqlContext) -> None:

@@ -15,8 +15,8 @@ from headwater.spark.session import session_settings
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.names import whole_name
-from headwater.spark.sql.query.references import Moment, Reference
+from headwater.spark.sql.query.references import Reference
+from headwater.spark.sql.query.table_clauses import Moment
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
@@ -56,7 +56,7 @@ class Relations:
         Raises:
             Invalid, NotFound, Unsupported: The query asks for what there is not.
         """
-        parts = whole_name(reference.parts, self.context.catalog.warehouse, database)
+        parts = self.context.whole_name(reference.parts, database)
         if len(parts) != 2 or not all(parts):
             return None
         try:
