@@ -36,7 +36,7 @@ def test_properties_are_set_and_unset_as_one_version(
     assert (schema.id, schema.comment, schema.options) == (2, None, {"file.format": "orc"})
     run("COMMENT ON TABLE t IS 'again'")
     assert context.catalog.table(table).schema.comment == "again"
-    with pytest.raises(Invalid, match="do you mean 'write-only'"):
+    with pytest.raises(Invalid, match="did you mean 'write-only'"):
         run("ALTER TABLE t SET TBLPROPERTIES ('write-buffer-size' = '1 mb', 'writeonly' = 'true')")
     assert "write-buffer-size" not in context.catalog.table(table).schema.options
 

@@ -42,7 +42,7 @@ def files(table: Table, partition: int) -> int:
 
 
 REFUSED: list[tuple[str, type[Exception], str]] = [
-    ("sys.compct('t')", Unsupported, r"do you mean sys\.compact\?"),
+    ("sys.compct('t')", Unsupported, r"did you mean sys\.compact\?"),
     ("compact('t')", Invalid, r"write CALL sys\.compact"),
     ("sys.compact()", Invalid, r"'table' is missing: sys\.compact\(table STRING, \[partitions"),
     ("sys.compact(NULL)", Invalid, "'table' is missing"),
@@ -56,7 +56,7 @@ REFUSED: list[tuple[str, type[Exception], str]] = [
     ("sys.purge_files(1 + 1)", Invalid, "where , is expected"),
     ("sys.purge_files('t') now", Invalid, "end of the statement"),
     ("sys.compact(table => 't', options => 'x')", Invalid, "key=value"),
-    ("sys.compact(table => 't', options => 'buckett=1')", Invalid, "do you mean 'bucket'"),
+    ("sys.compact(table => 't', options => 'buckett=1')", Invalid, "did you mean 'bucket'"),
     ("sys.compact(table => ' ')", Invalid, "'table' must not be blank"),
 ]
 

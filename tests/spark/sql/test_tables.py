@@ -276,7 +276,7 @@ def test_tables_of_files_alone_are_kept_for_those_who_read_them(run: Run) -> Non
 
 
 REFUSED: list[tuple[str, type[Exception], str]] = [
-    ("(id INT) TBLPROPERTIES ('bucktes' = '1')", Invalid, "do you mean 'bucket'"),
+    ("(id INT) TBLPROPERTIES ('bucktes' = '1')", Invalid, "did you mean 'bucket'"),
     ("(id INT) TBLPROPERTIES (a = 1, a = 2)", Invalid, "twice"),
     ("(id INT) OPTIONS (bucket = 1) TBLPROPERTIES (bucket = 2)", Invalid, "given twice"),
     ("(id INT) USING delta", Unsupported, "USING delta"),

@@ -299,7 +299,7 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
     procedure = PROCEDURES.get(name)
     if procedure is None:
         close = get_close_matches(name, PROCEDURES, n=1)
-        meant = f"do you mean sys.{close[0]}? " if close else ""
+        meant = f"did you mean sys.{close[0]}? " if close else ""
         raise Unsupported(
             f"there is no procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
         )

@@ -63,7 +63,7 @@ def check_options(options: Mapping[str, str]) -> None:
 
 def _refusal(key: str, known: Iterable[str]) -> str:
     close = get_close_matches(key, known, n=1)
-    meant = f"; do you mean '{close[0]}'?" if close else ""
+    meant = f"; did you mean '{close[0]}'?" if close else ""
     return f"'{key}' is no option of a table{meant}"
 
 
