@@ -28,7 +28,6 @@ __all__ = [
     "object_identifier",
     "quoted_identifier",
     "string_literal",
-    "whole_name",
 ]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -102,19 +101,6 @@ def database_name(statement: Statement, context: SqlContext) -> str:
             f"'{'.'.join(parts)}' is not a database of warehouse {warehouse}: write its name alone"
         )
     return parts[0]
-
-
-def whole_name(parts: tuple[str, ...], warehouse: str, database: str | None) -> tuple[str, ...]:
-    """A name in a query, with its database and without the warehouse, where it says as much.
-
-    Args:
-        parts: The parts of the name.
-        warehouse: The warehouse, whose name may go before a database's.
-        database: The database of names that say none; None if none is in use.
-    """
-    if len(parts) == 3 and parts[0] == warehouse:
-        parts = parts[1:]
-    return (database, *parts) if len(parts) == 1 and database is not None else parts
 
 
 def accept_database_word(statement: Statement) -> bool:

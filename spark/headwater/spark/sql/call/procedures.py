@@ -284,9 +284,7 @@ LEFT_OUT: Mapping[str, str] = {
 def _call(statement: Statement, context: SqlContext) -> pa.Table:
     """``CALL sys.name(…)``."""
     statement.expect("CALL")
-    parts = statement.name_parts()
-    if len(parts) == 3 and parts[0] == context.catalog.warehouse:
-        parts = parts[1:]
+    parts = context.whole_name(statement.name_parts())
     name = parts[-1].lower()
     if name in PROCEDURES_ELSEWHERE:
         instead = PROCEDURES_ELSEWHERE[name]

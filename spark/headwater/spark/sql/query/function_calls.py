@@ -74,11 +74,9 @@ def called_functions(
         while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
             at += 2
         at += 1
-        parts = [word.text for word in words[first:at:2]]
+        parts = context.whole_name([word.text for word in words[first:at:2]])
         if at == len(words) or words[at].kind is not WordKind.SYMBOL or words[at].text != "(":
             continue
-        if len(parts) == 3 and parts[0] == context.catalog.warehouse:
-            parts = parts[1:]
         start, end = words[first].start, words[at - 1].end
         if len(parts) == 1 and words[first].text.upper() not in _BEFORE_BRACKETS:
             short.append((start, end, parts[0]))
