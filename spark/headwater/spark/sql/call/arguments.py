@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
 
 __all__ = ["read_arguments"]
 
-_TYPED_LITERALS = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE", "INTERVAL")
 _KINDS = {str: "STRING", int: "BIGINT", bool: "BOOLEAN", list: "ARRAY<STRING>"}
 
 
@@ -82,12 +82,7 @@ def _parameter(procedure: Procedure, name: str | None, place: int) -> Parameter:
 
 
 def _read_value(statement: Statement) -> str | None:
-    if statement.accept("NULL"):
-        return None
-    for word in _TYPED_LITERALS:
-        if statement.accept(word):
-            return statement.string()
-    return statement.constant()
+    return statement.string() if statement.accept("INTERVAL") else read_value(statement)
 
 
 def _read_array(statement: Statement) -> list[str] | None:
