@@ -13,7 +13,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.literal import literal
 from headwater.spark.names import column_of
-from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
+from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
@@ -61,8 +61,8 @@ def _after_source(statement: Statement, context: SqlContext) -> Answer:
     return pa.concat_tables([insert() for insert in inserts])
 
 
-def _insert(statement: Statement, context: SqlContext, prefix: str = "") -> pa.Table:
-    return _planned(statement, context, prefix)()
+def _insert(statement: Statement, context: SqlContext) -> pa.Table:
+    return _planned(statement, context)()
 
 
 def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _Insert:
@@ -106,7 +106,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         columns = _columns(statement, table)
     if by_name:
         given = _query(statement, prefix, context, table, None)
-        merging = SchemaMerging.parse(_merge_settings(context))
+        merging = SchemaMerging.parse(paimon_settings(context))
         if merging is not None:
             table = evolve(table, given.schema, merging)
         rows = _Rows(table, context, fixed, fills=merging is not None).by_name(given)
@@ -131,12 +131,6 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         ),
         "inserted",
     )
-
-
-def _merge_settings(context: SqlContext) -> dict[str, str]:
-    """The session's settings of the changes that a write may make to a table's columns."""
-    settings = paimon_settings(context)
-    return {key: settings[key] for key in MERGE_OPTIONS if key in settings}
 
 
 def _is_dynamic(table: Table, context: SqlContext) -> bool:
@@ -322,12 +316,8 @@ class _Rows:
         return rows.toDF(*places).select(columns)
 
 
-def _plain_insert(statement: Statement, context: SqlContext) -> pa.Table:
-    return _insert(statement, context)
-
-
 HANDLERS: Mapping[tuple[str, ...], Handler] = {
-    ("INSERT",): _plain_insert,
+    ("INSERT",): _insert,
     ("WITH",): _after_source,
     ("FROM",): _after_source,
 }
