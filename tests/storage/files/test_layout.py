@@ -33,7 +33,14 @@ def test_directories_are_paimons() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("128 mb", 128 * 1024**2), ("64kb", 65536), ("1024", 1024), ("2 G", 2 * 1024**3), ("7b", 7)],
+    [
+        ("128 mb", 128 * 1024**2),
+        ("64kb", 65536),
+        ("1024", 1024),
+        ("2 G", 2 * 1024**3),
+        ("7b", 7),
+        ("1 tebibytes", 1024**4),
+    ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_bytes(text) == size
@@ -47,13 +54,32 @@ def test_sizes(text: str, size: int) -> None:
         ("10s", 10_000),
         ("500 ms", 500),
         ("2 days", 172_800_000),
+        ("5 minutes", 300_000),
+        ("1 second", 1000),
+        ("9 millis", 9),
+        ("7000 micros", 7),
     ],
 )
 def test_durations(text: str, millis: int) -> None:
     assert parse_duration(text) == millis
 
 
-@pytest.mark.parametrize("text", ["", "h", "1 week", "-1 h", "9" * 19, "9" * 16 + " d", "9" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h",
+        "1 week",
+        "-1 h",
+        "5 ss",
+        "1 mins",
+        "2 us",
+        "\u0663 h",
+        "9" * 19,
+        "9" * 16 + " d",
+        "9" * 5000,
+    ],
+)
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(Invalid, match="option 'for'"):
         parse_duration(text, "for")

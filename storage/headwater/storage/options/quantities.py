@@ -9,28 +9,40 @@ from headwater.storage.errors import Invalid
 
 __all__ = ["LONGEST", "parse_bytes", "parse_duration", "parse_integer"]
 
-_BYTE_UNITS = {"": 1, "b": 1, "bytes": 1}
-for _power, _names in enumerate((("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb")), 1):
+_BYTE_UNITS = dict.fromkeys(("", "b", "bytes"), 1)
+for _power, _names in enumerate(
+    (
+        ("k", "kb", "kibibytes"),
+        ("m", "mb", "mebibytes"),
+        ("g", "gb", "gibibytes"),
+        ("t", "tb", "tebibytes"),
+    ),
+    1,
+):
     _BYTE_UNITS |= dict.fromkeys(_names, 1024**_power)
-_BYTE_UNITS |= {"kibibytes": 1024, "mebibytes": 1024**2, "gibibytes": 1024**3}
 
-_TIME_UNITS: Mapping[str, float] = {
-    "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "": 1, "ms": 1, "s": 1000, "sec": 1000,
-    "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000,
-}  # fmt: skip
+_TIME_UNITS: dict[str, float] = {"": 1}
+for _millis, _short, _long in (
+    (86_400_000, ("d",), ("day",)),
+    (3_600_000, ("h",), ("hour",)),
+    (60_000, ("m", "min"), ("minute",)),
+    (1000, ("s",), ("sec", "second")),
+    (1, ("ms",), ("milli", "millisecond")),
+    (1e-3, ("µs",), ("micro", "microsecond")),
+    (1e-6, ("ns",), ("nano", "nanosecond")),
+):
+    _TIME_UNITS |= dict.fromkeys((*_short, *_long, *(f"{name}s" for name in _long)), _millis)
 
 LONGEST = 2**63 - 1
 """The greatest number that an option can have: Java's long."""
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_QUANTITY = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
+_QUANTITY = re.compile(r"^\s*([0-9]+)\s*([a-zµ]*)\s*$", re.IGNORECASE)
 
 
 def _quantity(text: str, units: Mapping[str, float], key: str, example: str) -> int:
     match = _QUANTITY.match(text)
-    unit = match[2].lower() if match else ""
-    factor = units.get(unit, units.get(unit.rstrip("s")))
+    factor = None if match is None else units.get(match[2].lower())
     if match is None or factor is None:
         raise Invalid(f"option '{key}': '{text}' is not a quantity such as '{example}'")
     # By its length first: Python reads no number of thousands of digits.
