@@ -13,12 +13,12 @@ from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import SimpleStats
 from headwater.storage.manifest.statistics import (
     EMPTY_STATS,
-    StatisticsMode,
     column_statistics,
     statistics_modes,
     value_statistics,
 )
 from headwater.storage.options import TableOptions
+from headwater.storage.options.statistics_mode import StatisticsMode
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.types.data_type import DataField, Json, parse_type, to_arrow
 from headwater.storage.types.values import StorageValue

@@ -183,9 +183,11 @@ def test_none_leaves_files_in_the_folder(lake: Lake, tmp_path: Path) -> None:
 def test_options_that_contradict_are_refused(
     lake: Lake, tmp_path: Path, options: dict[str, str], problem: str
 ) -> None:
-    table = create(lake, tmp_path, options)
     with pytest.raises(Invalid, match=problem):
-        table.write(rows(1))
+        create(lake, tmp_path, options)
+    table = create(lake, tmp_path)
+    with pytest.raises(Invalid, match=problem):
+        table.with_options(options).write(rows(1))
     assert table.refresh().snapshots() == []
     assert not (tmp_path / "outside").exists()
 

@@ -16,7 +16,8 @@ from headwater.client import connect
 from headwater.storage.errors import Invalid
 from headwater.storage.files.local import local_path
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
+from headwater.storage.manifest.statistics import column_statistics
+from headwater.storage.options.statistics_mode import StatisticsMode
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.change import SetOption
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headwater.storage.compaction.levels import LevelRun, Levels
-from headwater.storage.compaction.sort_key import SortStrategy, sort_key
+from headwater.storage.compaction.sort_key import sort_key
 from headwater.storage.compaction.universal import (
     CompactionUnit,
     full_compaction,
@@ -26,6 +26,7 @@ from headwater.storage.compaction.universal import (
 from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.manifest.key_range import ComparableKey, clustered_range
+from headwater.storage.options.choices import SortStrategy
 from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.rows.external_sort import Spool, sort_memory, sorted_batches
 from headwater.storage.table_storage import TableStorage

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.options.choices import SortStrategy
 from headwater.storage.options.compaction_options import CompactionOptions
 from headwater.storage.rows.hilbert import hilbert_order
 from headwater.storage.rows.ordering import OrderColumn, RowOrder
@@ -20,17 +20,9 @@ from headwater.storage.rows.z_order import Bytes, z_order
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import DataField, to_arrow
 
-__all__ = ["SortKey", "SortStrategy", "sort_key"]
+__all__ = ["SortKey", "sort_key"]
 
 _SIGN = np.uint64(1 << 63)
-
-
-class SortStrategy(StrEnum):
-    """The order that a sort compaction gives rows."""
-
-    ORDER = "order"
-    ZORDER = "zorder"
-    HILBERT = "hilbert"
 
 
 @dataclass(frozen=True)

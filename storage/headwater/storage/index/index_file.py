@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.storage.manifest.data_file import FileKind
-from headwater.storage.rows.external_paths import ExternalPaths, index_root
+from headwater.storage.options.external_path_options import ExternalPathOptions
+from headwater.storage.rows.external_paths import ExternalPaths
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
 
@@ -131,7 +132,7 @@ def new_index_file(
     if storage.schema.table_options.index_file_in_data_file_dir:
         directory, external = ExternalPaths(storage, partition, bucket).place(name)
         return name, f"{directory}/{name}", external
-    root = index_root(storage)
+    root = ExternalPathOptions(storage.schema.options).index_root
     external = None if root is None else f"{root}/{name}"
     return name, external or storage.layout.index(name), external
 

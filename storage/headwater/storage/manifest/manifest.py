@@ -42,7 +42,8 @@ from headwater.storage.manifest.records import (
     manifest_file_record,
     read_manifest_file,
 )
-from headwater.storage.manifest.statistics import StatisticsMode, column_statistics
+from headwater.storage.manifest.statistics import column_statistics
+from headwater.storage.options.statistics_mode import StatisticsMode
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow

@@ -1,22 +1,19 @@
 """Minimum, maximum and null count of columns, as manifests keep them.
 
 Source: ``TruncateSimpleColStatsCollector.java``, ``ParquetSimpleStatsExtractor.java``,
-``SimpleStatsConverter.java``, ``StatsCollectorFactories.java``.
+``SimpleStatsConverter.java``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.errors import Invalid
 from headwater.storage.manifest.data_file import SimpleStats
 from headwater.storage.options import TableOptions
+from headwater.storage.options.statistics_mode import StatisticsKeep, StatisticsMode
 from headwater.storage.rows.binary_row import EMPTY_ROW, serialize_row
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
@@ -25,7 +22,6 @@ from headwater.storage.types.values import StorageValue, storage_value
 __all__ = [
     "EMPTY_STATS",
     "KEY_STATISTICS",
-    "StatisticsMode",
     "column_statistics",
     "statistics_modes",
     "value_statistics",
@@ -34,55 +30,10 @@ __all__ = [
 EMPTY_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
 """The statistics of no columns."""
 
-
-class _Keep(StrEnum):
-    NONE = "none"
-    COUNTS = "counts"
-    TRUNCATE = "truncate"
-    FULL = "full"
-
-
-_TRUNCATE = re.compile(r"truncate\((\d+)\)", re.IGNORECASE | re.ASCII)
-
-
-@dataclass(frozen=True)
-class StatisticsMode:
-    """The part of a column's range that is kept.
-
-    Attributes:
-        keep: ``none``, ``counts`` (of nulls), ``truncate`` (long strings and bytes) or ``full``.
-        length: With ``truncate``: code points of strings, bytes of binary values.
-    """
-
-    keep: _Keep
-    length: int = 0
-
-    @staticmethod
-    def parse(text: str) -> StatisticsMode:
-        """Read Paimon's notation: ``none``, ``counts``, ``truncate(16)``, ``full``.
-
-        Raises:
-            Invalid: The text is none of these.
-        """
-        found = _TRUNCATE.fullmatch(text.strip())
-        if found is not None and int(found[1]) > 0:
-            return StatisticsMode(_Keep.TRUNCATE, int(found[1]))
-        try:
-            keep = _Keep(text.strip().lower())
-        except ValueError:
-            keep = _Keep.TRUNCATE
-        if keep is _Keep.TRUNCATE:
-            raise Invalid(
-                f"statistics mode '{text}', of 'metadata.stats-mode' or an option like it, is not "
-                "one of none, counts, truncate(n) with n > 0, full"
-            )
-        return StatisticsMode(keep)
-
-
-KEY_STATISTICS = StatisticsMode(_Keep.TRUNCATE, 128)
+KEY_STATISTICS = StatisticsMode(StatisticsKeep.TRUNCATE, 128)
 """The mode of key columns and system columns, whatever the table's options say."""
 
-_NONE = StatisticsMode(_Keep.NONE)
+_NONE = StatisticsMode(StatisticsKeep.NONE)
 
 
 def column_statistics(
@@ -112,7 +63,7 @@ def column_statistics(
         low, high = _range(column, field.type, mode)
         minimum.append(low)
         maximum.append(high)
-        nulls.append(None if mode.keep is _Keep.NONE else column.null_count)
+        nulls.append(None if mode.keep is StatisticsKeep.NONE else column.null_count)
     types = [field.type for field in fields]
     return SimpleStats(serialize_row(minimum, types), serialize_row(maximum, types), tuple(nulls))
 
@@ -142,12 +93,13 @@ def statistics_modes(
     counted = 0
     modes: list[StatisticsMode] = []
     for field in fields:
-        own = options.raw.get(f"fields.{field.name}.stats-mode")
+        key = f"fields.{field.name}.stats-mode"
+        own = options.raw.get(key)
         if own is None and field.name in thin_keys:
             modes.append(KEY_STATISTICS)
             continue
         if own is not None:
-            modes.append(StatisticsMode.parse(own))
+            modes.append(StatisticsMode.parse(own, key))
         else:
             modes.append(_NONE if first is not None and counted >= first else general)
         counted += 1
@@ -176,7 +128,7 @@ def value_statistics(
     modes = statistics_modes(fields, options, thin_keys, mode)
     if not options.statistics_dense:
         return column_statistics(table, fields, modes), None
-    kept = [(f, m) for f, m in zip(fields, modes, strict=True) if m.keep is not _Keep.NONE]
+    kept = [(f, m) for f, m in zip(fields, modes, strict=True) if m.keep is not StatisticsKeep.NONE]
     kept_fields = [field for field, _ in kept]
     statistics = column_statistics(table, kept_fields, [mode for _, mode in kept])
     if len(kept) == len(fields):
@@ -187,7 +139,9 @@ def value_statistics(
 def _range(
     column: pa.ChunkedArray | pa.Array, data_type: DataType, mode: StatisticsMode
 ) -> tuple[StorageValue, StorageValue]:
-    if mode.keep in (_Keep.NONE, _Keep.COUNTS) or not isinstance(data_type, AtomicType):
+    if mode.keep in (StatisticsKeep.NONE, StatisticsKeep.COUNTS) or not isinstance(
+        data_type, AtomicType
+    ):
         return None, None
     if data_type.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and data_type.precision > 6:
         return None, None
@@ -202,10 +156,10 @@ def _range(
     high = storage_value(ends["max"], data_type)
     if isinstance(low, float) and isinstance(high, float):
         return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
-    if mode.keep is _Keep.TRUNCATE and isinstance(low, str) and isinstance(high, str):
+    if mode.keep is StatisticsKeep.TRUNCATE and isinstance(low, str) and isinstance(high, str):
         cut = _text_above(high, mode.length)
         return (None, None) if cut is None else (low[: mode.length], cut)
-    if mode.keep is _Keep.TRUNCATE and isinstance(low, bytes) and isinstance(high, bytes):
+    if mode.keep is StatisticsKeep.TRUNCATE and isinstance(low, bytes) and isinstance(high, bytes):
         above = _bytes_above(high, mode.length)
         return (None, None) if above is None else (low[: mode.length], above)
     return low, high

@@ -11,6 +11,7 @@ __all__ = [
     "MapLayout",
     "MergeEngine",
     "NullKeys",
+    "SortStrategy",
 ]
 
 
@@ -64,3 +65,11 @@ class KeyPlacement(StrEnum):
     PLAIN = "plain"
     SEQUENTIAL = "sequential"
     LRU = "lru"
+
+
+class SortStrategy(StrEnum):
+    """The order that a sort compaction gives rows."""
+
+    ORDER = "order"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"

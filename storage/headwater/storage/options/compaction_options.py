@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions, parse_bytes, parse_duration
+from headwater.storage.options.choices import SortStrategy
 
 __all__ = ["CompactionOptions"]
 
@@ -183,13 +184,24 @@ class CompactionOptions(TableOptions):
         return self._boolean("bucket-append-ordered", True)
 
     @property
-    def clustering_strategy(self) -> str:
-        """The order it gives them: ``order``, ``zorder`` or ``hilbert``."""
-        chosen = self._word("clustering.strategy") or self._word("sink.clustering.strategy")
-        if chosen is not None and chosen != "auto":
-            return chosen
-        count = len(self.clustering_columns)
-        return "order" if count == 1 else "zorder" if count < 5 else "hilbert"
+    def clustering_strategy(self) -> SortStrategy:
+        """The order it gives them."""
+        key = "clustering.strategy"
+        if not self._word(key):
+            key = "sink.clustering.strategy"
+        chosen = self._word(key) or "auto"
+        if chosen == "auto":
+            count = len(self.clustering_columns)
+            if count == 1:
+                return SortStrategy.ORDER
+            return SortStrategy.ZORDER if count < 5 else SortStrategy.HILBERT
+        try:
+            return SortStrategy(chosen)
+        except ValueError:
+            names = ", ".join(SortStrategy)
+            raise Invalid(
+                f"option '{key}' must be auto or one of {names}; not '{chosen}'"
+            ) from None
 
     @property
     def clusters_globally(self) -> bool:

@@ -7,28 +7,17 @@ it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
-from headwater.storage.errors import Invalid
+from headwater.storage.options.external_path_options import (
+    ExternalPathOptions,
+    ExternalPathStrategy,
+)
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["ExternalPaths", "index_root"]
+__all__ = ["ExternalPaths"]
 
-_PATHS = "data-file.external-paths"
-_STRATEGY = "data-file.external-paths.strategy"
-_SPECIFIC = "data-file.external-paths.specific-fs"
-_WEIGHTS = "data-file.external-paths.weights"
-_INDEX_ROOT = "global-index.external-path"
-NONE, SPECIFIC, IN_TURN, ENTROPY, WEIGHTED = STRATEGIES = (
-    "none",
-    "specific-fs",
-    "round-robin",
-    "entropy-inject",
-    "weight-robin",
-)
 # The folders that spread files over the partitions of an object store: bits of a hash of the name.
 _ENTROPY_BITS = 20
 _ENTROPY_CUTS = ((0, 4), (4, 8), (8, 12), (12, 20))
@@ -51,21 +40,15 @@ class ExternalPaths:
 
     def __init__(self, storage: TableStorage, partition: bytes, bucket: int) -> None:
         self._own = bucket_directory(storage, partition, bucket)
-        options = storage.schema.options
-        strategy = options.get(_STRATEGY, NONE).strip().lower()
-        if strategy not in STRATEGIES:
-            raise Invalid(
-                f"option '{_STRATEGY}' must be one of {', '.join(STRATEGIES)}, not '{strategy}'"
-            )
-        roots = [] if strategy == NONE else _roots(options, strategy == SPECIFIC)
+        options = ExternalPathOptions(storage.schema.options)
         self._directories = [
             bucket_directory(
                 replace(storage, layout=replace(storage.layout, location=root)), partition, bucket
             )
-            for root in roots
+            for root in options.roots
         ]
-        self._spreads = strategy == ENTROPY
-        self._weights = _weights(options, len(roots)) if strategy == WEIGHTED else None
+        self._spreads = options.strategy is ExternalPathStrategy.ENTROPY_INJECT
+        self._weights = options.weights
         self._turn: int | None = None
 
     def place(self, name: str) -> tuple[str, str | None]:
@@ -88,48 +71,6 @@ class ExternalPaths:
         return self._turn
 
 
-def _roots(options: Mapping[str, str], is_specific: bool) -> list[str]:
-    text = options.get(_PATHS, "")
-    if not text.strip():
-        return []
-    roots = [_uri(_PATHS, part) for part in text.split(",")]
-    if not is_specific:
-        return roots
-    wanted = options.get(_SPECIFIC)
-    if wanted is None:
-        raise Invalid(f"'{_STRATEGY}' is '{SPECIFIC}', so '{_SPECIFIC}' must name a scheme")
-    scheme = wanted.strip().lower()
-    chosen = [root for root in roots if root.partition(":")[0].lower() == scheme]
-    if not chosen:
-        raise Invalid(
-            f"option '{_PATHS}' has no path of scheme '{wanted}', which '{_SPECIFIC}' names"
-        )
-    return chosen
-
-
-def _uri(option: str, text: str) -> str:
-    path = text.strip().rstrip("/")
-    scheme, colon, rest = path.partition(":")
-    if not colon or not scheme or "/" in scheme or not rest.startswith("/"):
-        raise Invalid(f"option '{option}' must name URIs with a scheme, not '{text.strip()}'")
-    return path
-
-
-def _weights(options: Mapping[str, str], count: int) -> Sequence[int] | None:
-    """The end of each path's share of the whole; None when the paths have no weights."""
-    text = options.get(_WEIGHTS)
-    if text is None or count < 2:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise Invalid(f"option '{_WEIGHTS}' must be numbers greater than 0, not '{text}'")
-    if len(parts) != count:
-        raise Invalid(
-            f"option '{_WEIGHTS}' has {len(parts)} numbers where '{_PATHS}' has {count} paths"
-        )
-    return list(accumulate(map(int, parts)))
-
-
 def entropy(name: str) -> str:
     """The folders of a file by its name, ``1001/0110/1010/01010011``."""
     bits = f"{_murmur3(name.encode()) | 1 << 31:032b}"[-_ENTROPY_BITS:]
@@ -150,13 +91,3 @@ def _murmur3(data: bytes) -> int:
     found = (found ^ found >> 16) * 0x85EBCA6B & mask
     found = (found ^ found >> 13) * 0xC2B2AE35 & mask
     return found ^ found >> 16
-
-
-def index_root(storage: TableStorage) -> str | None:
-    """The directory of new index files of the whole table outside its folder; None without one.
-
-    Raises:
-        Invalid: The option that names it is malformed.
-    """
-    text = storage.schema.options.get(_INDEX_ROOT, "")
-    return _uri(_INDEX_ROOT, text) if text.strip() else None

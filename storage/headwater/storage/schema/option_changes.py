@@ -18,6 +18,7 @@ __all__ = [
     "check_field_options",
     "check_laid_over",
     "check_option_change",
+    "columns_with_options",
     "indexed_by",
     "is_unchanged",
     "listed_names",
@@ -261,6 +262,11 @@ def check_field_options(options: Mapping[str, str], columns: Sequence[str]) -> N
         for name in _columns_of(key) or ():
             if name not in columns:
                 raise Invalid(f"option '{key}' is about column '{name}', which does not exist")
+
+
+def columns_with_options(options: Mapping[str, str]) -> set[str]:
+    """The columns that have options of their own."""
+    return {name for key in options for name in _columns_of(key) or ()}
 
 
 def _columns_of(key: str) -> list[str] | None:

@@ -15,7 +15,6 @@ from headwater.storage.options import (
     TableOptions,
     is_true,
 )
-from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.chain import check_chain
 from headwater.storage.schema.column_directives import apply_directives
@@ -29,6 +28,7 @@ from headwater.storage.schema.foreign_tables import (
 from headwater.storage.schema.key_indexes import check_key_indexes
 from headwater.storage.schema.map_layouts import check_map_layouts
 from headwater.storage.schema.option_changes import check_field_options
+from headwater.storage.schema.option_values import check_option_values
 from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.sequence_groups import check_partial_update
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
@@ -46,7 +46,6 @@ from headwater.storage.types.data_type import (
     VariantType,
     VectorType,
 )
-from headwater.storage.types.local_time import named_zone
 
 __all__ = [
     "KEY_FIELD_PREFIX",
@@ -211,46 +210,7 @@ def _check_options(schema: TableSchema) -> None:
     check_record_time(schema)
     if schema.primary_keys and options.highest_level < 1:
         raise Invalid(f"option 'num-levels' must be at least 2, not {options.highest_level + 1}")
-    for what, least, most in (
-        ("snapshot", options.snapshot_retained_min, options.snapshot_retained_max),
-        ("changelog", options.changelog_retained_min, options.changelog_retained_max),
-    ):
-        if least < 1:
-            raise Invalid(f"'{what}.num-retained.min' must be at least 1")
-        if least > most:
-            raise Invalid(
-                f"'{what}.num-retained.min' must not be greater than '{what}.num-retained.max'"
-            )
-    # Reading each of them once tells a malformed value now, not at the first write.
-    _ = (
-        options.merge_engine,
-        options.sequence_descending,
-        options.ignore_delete,
-        options.record_expire_time,
-        options.zstd_level,
-        options.target_file_size(bool(schema.primary_keys)),
-        options.snapshot_expire_limit,
-        options.snapshot_time_retained,
-        options.changelog_time_retained,
-        options.consumer_expiration,
-        options.consumer_changelog_only,
-        options.tag_time_retained,
-        options.deletion_vectors_enabled,
-        options.marks_superseded_rows,
-        options.deletion_vectors_bitmap64,
-        options.deletion_vector_index_file_target_size,
-        options.index_file_in_data_file_dir,
-        options.thin_mode,
-        options.tracks_rows,
-        options.evolves_columns,
-        options.blob_target_file_size,
-        options.vector_target_file_size,
-        options.split_target_size,
-        options.manifest_target_file_size,
-        options.last_safe_snapshot,
-        options.tells_greatest_sequence,
-    )
-    _check_upkeep(LifecycleOptions(schema.options))
+    check_option_values(schema)
     check_chain(schema)
 
 
@@ -315,14 +275,6 @@ def _check_snapshot_order(schema: TableSchema) -> None:
             f"{key} needs 'write-only' = 'true': writers of other engines would compact rows that "
             "have no snapshot yet"
         )
-
-
-def _check_upkeep(options: LifecycleOptions) -> None:
-    """Refuse what the upkeep after each commit would stumble over."""
-    options.check()
-    named_zone("sink.watermark-time-zone", options.watermark_time_zone)
-    if options.process_time_zone is not None:
-        named_zone("sink.process-time-zone", options.process_time_zone)
 
 
 def _check_deletion_vectors(options: TableOptions) -> None:

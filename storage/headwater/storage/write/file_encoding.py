@@ -16,8 +16,8 @@ from headwater.storage.formats.orc import ORC
 from headwater.storage.formats.protocol import DataFileFormat
 from headwater.storage.formats.registry import format_named
 from headwater.storage.formats.system_columns import data_file_fields
-from headwater.storage.manifest.statistics import StatisticsMode
 from headwater.storage.options import CLUSTERING_COLUMNS, TableOptions
+from headwater.storage.options.statistics_mode import StatisticsMode
 from headwater.storage.schema.blob_columns import (
     columns_in_blob_files,
     is_plain_blob,
