@@ -13,7 +13,6 @@ from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.jobs.write import WritePlan, write_rows
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.start import ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,
@@ -21,6 +20,7 @@ from headwater.storage.scan.stream import (
     starting_position,
 )
 from headwater.storage.scan.stream_batches import plans_before
+from headwater.storage.schema.read_start import ReadStart
 
 if TYPE_CHECKING:
     from tests.catalog.conftest import Clock

@@ -12,9 +12,9 @@ from py4j.java_gateway import JavaGateway
 from headwater.catalog.table.table import Table
 from headwater.client.lake import Lake
 from headwater.storage.read.split import read_split
-from headwater.storage.scan.start import ReadStart
 from headwater.storage.scan.stream import after, starting_position
 from headwater.storage.scan.stream_batches import plans_before
+from headwater.storage.schema.read_start import ReadStart
 
 from .conftest import TOKEN, Service
 from .java_client import JavaClient

@@ -23,7 +23,7 @@ from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.write import Replacement
 from headwater.storage.predicate.filter import columns_of, parse_predicate
-from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 

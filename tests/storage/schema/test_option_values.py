@@ -59,6 +59,13 @@ MALFORMED: Mapping[str, str] = {
     "manifest.merge-min-count": "few",
     "source.split.open-file-cost": "cheap",
     "write-only": "maybe",
+    "scan.mode": "never",
+    "scan.snapshot-id": "first",
+    "scan.timestamp": "once",
+    "scan.timestamp-millis": "now",
+    "scan.watermark": "high",
+    "incremental-between": "5",
+    "incremental-between-scan-mode": "some",
     "dynamic-partition-overwrite": "maybe",
 }
 

@@ -13,7 +13,7 @@ from headwater.catalog.table.history import TableHistory, millis_of
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.scan.incremental import ids_between, previous_auto_tag
 from headwater.storage.scan.past import earlier_ids
-from headwater.storage.scan.start import (
+from headwater.storage.schema.read_start import (
     IncrementalMode,
     ReadStart,
     StartMode,

@@ -13,7 +13,7 @@ from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.served_rows import ServedChanges, ServedScan
 from headwater.storage.errors import Invalid
-from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode
+from headwater.storage.schema.read_start import IncrementalMode, ReadStart, StartMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import Tag
 from headwater.storage.system_tables.definition import aggregation_fields_table, options_table

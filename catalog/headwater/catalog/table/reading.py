@@ -28,10 +28,15 @@ from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.split import ScanPlan
-from headwater.storage.scan.start import IncrementalMode, ReadStart, StartMode, incremental_mode
 from headwater.storage.scan.stream import changes_of
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS, chain_of
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS, other_branch
+from headwater.storage.schema.read_start import (
+    IncrementalMode,
+    ReadStart,
+    StartMode,
+    incremental_mode,
+)
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 

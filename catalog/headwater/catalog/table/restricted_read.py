@@ -33,14 +33,14 @@ from headwater.storage.predicate.filter import And, Predicate, columns_of, parse
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.split import Split
-from headwater.storage.scan.start import (
+from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
+from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
+from headwater.storage.schema.read_start import (
     BY_CREATION,
     INCREMENTAL_OPTIONS,
     START_OPTIONS,
     ReadStart,
 )
-from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
-from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.system_tables.changes import ROW_KIND

@@ -18,8 +18,8 @@ from headwater.storage.read.prefetch import BatchRead, prefetched
 from headwater.storage.read.split import read_schema, read_split, split_reads
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import ScanPlan, Split
-from headwater.storage.scan.start import IncrementalMode
 from headwater.storage.schema.given import given_names
+from headwater.storage.schema.read_start import IncrementalMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

@@ -17,7 +17,7 @@ from headwater.storage.errors import Forbidden
 from headwater.storage.predicate.filter import Predicate, columns_of, to_sql
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.scan.split import ScanPlan, Split
-from headwater.storage.scan.start import START_OPTIONS
+from headwater.storage.schema.read_start import START_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage

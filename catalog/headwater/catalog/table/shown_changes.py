@@ -19,7 +19,7 @@ from headwater.storage.errors import Forbidden
 from headwater.storage.options.choices import ChangelogProducer
 from headwater.storage.predicate.restriction import Restriction
 from headwater.storage.rows.kinds import KIND_NAMES, RowKind
-from headwater.storage.scan.start import IncrementalMode
+from headwater.storage.schema.read_start import IncrementalMode
 
 __all__ = ["WholeUpdates", "check_exact", "parts_updates"]
 

@@ -7,7 +7,6 @@ from headwater.catalog.table.scan import Changes
 from headwater.catalog.table.table import Table
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.options.choices import ChangelogProducer
-from headwater.storage.scan.start import BY_CREATION, IncrementalMode, ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,
@@ -17,6 +16,7 @@ from headwater.storage.scan.stream import (
     starting_position,
 )
 from headwater.storage.scan.stream_batches import end_before_schema_change, plans_before
+from headwater.storage.schema.read_start import BY_CREATION, IncrementalMode, ReadStart
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 

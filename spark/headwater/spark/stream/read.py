@@ -44,7 +44,6 @@ from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Resource
 from headwater.storage.predicate.filter import parse_predicate
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.split import ScanPlan, Split
-from headwater.storage.scan.start import ReadStart
 from headwater.storage.scan.stream import (
     StreamPosition,
     after,
@@ -61,6 +60,7 @@ from headwater.storage.scan.stream_batches import (
     end_before_schema_change,
     reading_from,
 )
+from headwater.storage.schema.read_start import ReadStart
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.system_tables.changes import ROW_KIND
 from headwater.storage.types.data_type import Json

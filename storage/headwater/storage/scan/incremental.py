@@ -16,8 +16,8 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.past import earlier_ids
 from headwater.storage.scan.plan import plan_changelog, plan_delta
 from headwater.storage.scan.split import ScanPlan
-from headwater.storage.scan.start import IncrementalMode
 from headwater.storage.scan.stream import find_changes
+from headwater.storage.schema.read_start import IncrementalMode
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import Tag

@@ -23,7 +23,7 @@ from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.split import ScanPlan
-from headwater.storage.scan.start import BY_CREATION, ReadStart, StartMode
+from headwater.storage.schema.read_start import BY_CREATION, ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.history import is_in_history

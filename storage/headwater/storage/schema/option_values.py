@@ -15,6 +15,7 @@ from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.options.option_map import OptionMap
 from headwater.storage.options.statistics_mode import StatisticsMode
 from headwater.storage.schema.option_changes import columns_with_options
+from headwater.storage.schema.read_start import IncrementalMode, ReadStart, incremental_mode
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.local_time import named_zone
 
@@ -31,6 +32,8 @@ def check_option_values(schema: TableSchema) -> None:
     compaction.check()
     upkeep.check()
     options.target_file_size(bool(schema.primary_keys))
+    ReadStart.of(options.raw).check()
+    _check_changes_mode(options)
     _check_retention(options)
     _check_zones(upkeep)
     _check_statistics(options)
@@ -43,6 +46,14 @@ def _read(view: OptionMap) -> None:
     for name in dir(type(view)):
         if isinstance(getattr(type(view), name), property):
             getattr(view, name)
+
+
+def _check_changes_mode(options: TableOptions) -> None:
+    key = "incremental-between-scan-mode"
+    try:
+        incremental_mode(options.raw.get(key, IncrementalMode.AUTO))
+    except Invalid as error:
+        raise Invalid(f"option '{key}': {error.message}") from None
 
 
 def _check_retention(options: TableOptions) -> None:

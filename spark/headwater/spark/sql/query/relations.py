@@ -20,7 +20,7 @@ from headwater.spark.sql.query.table_clauses import Moment
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.scan.start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
 

@@ -135,6 +135,16 @@ class ReadStart:
             raise Invalid(f"scan.mode={mode} needs the option {' or '.join(taken)}")
         return ReadStart(mode, key, given.get(key or "", ""))
 
+    def check(self) -> None:
+        """Read the option's value; raises Invalid when it is malformed."""
+        match self.key:
+            case None | "scan.tag-name" | "scan.version" | "incremental-to-auto-tag":
+                return  # any name
+            case "incremental-between" | "incremental-between-timestamp":
+                self.pair()
+            case _:
+                self.time_millis(lambda: dt.UTC)
+
     def integer(self) -> int:
         """The option's value as a number; raises Invalid when it is none, or less than 0."""
         number = parse_integer(self.value, str(self.key))
