@@ -494,10 +494,14 @@ def test_a_merge_adds_fields_of_structs_and_widens_types_if_that_is_said(
         (2, (None, "b"), [(4, 9)], 2, "more"),
     ]
     assert rows(lake.table("db.e")) == expected
-    spark.conf.set("spark.paimon.write.merge-schema.type-widening", "true")
+    widens = "spark.paimon.write.merge-schema.type-widening"
     try:
+        spark.conf.set(widens, "yes")
+        with pytest.raises(Invalid, match="must be true or false, not 'yes'"):
+            lake.sql(merge)
+        spark.conf.set(widens, "true")
         lake.sql(merge)
         assert rows(lake.sql("SELECT * FROM e")) == expected
     finally:
-        spark.conf.unset("spark.paimon.write.merge-schema.type-widening")
+        spark.conf.unset(widens)
     assert dict(lake.table("db.e").dtypes)["n"] == "bigint"

@@ -10,6 +10,7 @@ import pyspark.sql.types as st
 from pyspark import TaskContext
 
 from headwater.spark.names import quoted
+from headwater.spark.option_values import is_true
 from headwater.spark.types import spark_type
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
@@ -176,7 +177,7 @@ def _of_task(setting: str, *, default: bool) -> bool:
     """A setting of the session whose query the task at hand is of; it has those that were set."""
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(setting)
-    return default if value is None else value.strip().lower() == "true"
+    return is_true(value, default=default)
 
 
 def _is_string(kind: pa.DataType) -> bool:

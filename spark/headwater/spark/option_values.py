@@ -1,4 +1,4 @@
-"""Values of Spark's options, which are all text."""
+"""Values of Spark's options and settings, which are all text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_boolean
 
-__all__ = ["boolean_value", "integer_value"]
+__all__ = ["boolean_value", "integer_value", "is_true"]
 
 
 def boolean_value(options: Mapping[str, str], key: str) -> bool | None:
@@ -25,3 +25,13 @@ def integer_value(options: Mapping[str, str], key: str) -> int | None:
         return int(text)
     except ValueError:
         raise Invalid(f"option '{key}' must be an integer, not '{text}'") from None
+
+
+def is_true(text: str | None, *, default: bool = False) -> bool:
+    """True if a setting that Spark itself knows, and so has checked, is true.
+
+    Args:
+        text: The setting; None where it is not set.
+        default: What it is then.
+    """
+    return default if text is None else text.strip().lower() == "true"

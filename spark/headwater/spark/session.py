@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.spark.option_values import is_true
 from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
@@ -88,13 +89,13 @@ def session_at(
 
 
 def is_set(spark: SparkSession, key: str) -> bool:
-    """True if a setting of Spark's that is true or false is true, in whatever case it is written.
+    """True if a setting of Spark's that is true or false is true.
 
     Args:
         spark: The session.
         key: The setting, which Spark knows.
     """
-    return (spark.conf.get(key) or "").strip().lower() == "true"
+    return is_true(spark.conf.get(key))
 
 
 def ensure_interpreter(spark: SparkSession) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.catalog.table.table import Table
+from headwater.spark.option_values import boolean_value
 from headwater.spark.schema_merging import CASTS, WIDENS
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.dml.change import assigned_value
@@ -50,7 +51,8 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
         if evolves:
             settings = paimon_settings(context)
             merge.with_schema_evolution(
-                widen_types=_is_set(settings, WIDENS), explicit_casts=_is_set(settings, CASTS)
+                widen_types=bool(boolean_value(settings, WIDENS)),
+                explicit_casts=bool(boolean_value(settings, CASTS)),
             )
         if statement.at_end:
             raise statement.unexpected("WHEN")
@@ -58,10 +60,6 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
             _Clause(statement, merge, table, [parts, (alias,)], expressions).read()
         counts = merge.execute()
     return counted(counts, "updated", "deleted", "inserted")
-
-
-def _is_set(settings: Mapping[str, str], key: str) -> bool:
-    return settings.get(key, "false").strip().lower() == "true"
 
 
 def _source(written: str, context: SqlContext) -> tuple[DataFrame, str]:
