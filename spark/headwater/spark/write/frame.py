@@ -78,14 +78,7 @@ def write_frame(
         Invalid: The frame does not fit the table; nothing is written.
         Conflict, OutcomeUnknown: As `Table.write`.
     """
-    if mode not in _MODES:
-        raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
-    ways = {"partition": partition, "dynamic": dynamic, "replace_where": replace_where}
-    given = [name for name, value in ways.items() if value is not None]
-    if mode == "append" and given:
-        raise Invalid(f"{given[0]} says what to overwrite; the mode is append")
-    if replace_where is not None and len(given) > 1:
-        raise Invalid(f"replace_where and {given[0]} both say what to overwrite; leave one out")
+    _check_mode(mode, partition, dynamic, replace_where)
     if merging is not None:
         table = merge_columns(table, df.schema, merging)
     replaced: str | None = None
@@ -99,11 +92,7 @@ def write_frame(
     if partition is not None:
         partition = in_session_zone(session.spark, table.schema, partition)
         partition = with_stored_texts(session.spark, table.schema, partition)
-    for column, value in static_partition(table.storage, partition or {}).items():
-        if column not in df.columns:
-            kind = table.schema.column(column).type
-            told = literal(arrow_scalar(value, kind), spark_type(kind))
-            df = with_another_column(df, column, told)
+    df = _with_partition(df, table, partition or {})
     df = with_nested_defaults(df, table.schema, table.name)
     if unchanged_since is None:
         df = with_stored_values(session.spark, df, table.schema)
@@ -133,6 +122,33 @@ def write_frame(
     since = SnapshotIdentity.of(before)
     with after_commit(table.name, None, "Compacting"):
         compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
+
+
+def _check_mode(
+    mode: str,
+    partition: Mapping[str, object] | None,
+    dynamic: bool | None,
+    replace_where: str | None,
+) -> None:
+    """Refuse a mode that there is none of, and words about what to overwrite that do not fit it."""
+    if mode not in _MODES:
+        raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
+    ways = {"partition": partition, "dynamic": dynamic, "replace_where": replace_where}
+    given = [name for name, value in ways.items() if value is not None]
+    if mode == "append" and given:
+        raise Invalid(f"{given[0]} says what to overwrite; the mode is append")
+    if replace_where is not None and len(given) > 1:
+        raise Invalid(f"replace_where and {given[0]} both say what to overwrite; leave one out")
+
+
+def _with_partition(df: DataFrame, table: Table, partition: Mapping[str, object]) -> DataFrame:
+    """A frame with the columns of a partition that it lacks."""
+    for column, value in static_partition(table.storage, partition).items():
+        if column not in df.columns:
+            kind = table.schema.column(column).type
+            told = literal(arrow_scalar(value, kind), spark_type(kind))
+            df = with_another_column(df, column, told)
+    return df
 
 
 def _on_partitions(session: CatalogSession, condition: str, table: Table) -> str | None:
