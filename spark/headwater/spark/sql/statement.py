@@ -9,7 +9,7 @@ anew, so that it keeps its meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
@@ -229,11 +229,13 @@ class Statement:
         type_names: The names of types that the session takes for others.
         keeps_escapes: True if the session takes a backslash in a string for itself, as it does with
             ``spark.sql.parser.escapedStringLiterals``; not where names and properties are given.
+        fold: Gives names of columns that are one to the session the same form.
     """
 
     def __init__(self, source: str, words: Sequence[Word]) -> None:
         self.type_names: Mapping[str, str] = {}
         self.keeps_escapes = False
+        self.fold: Callable[[str], str] = str.casefold
         self._source = source
         self._words = list(words)
         self._at = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -45,7 +45,7 @@ def _create(statement: Statement, context: SqlContext) -> None:
         if clauses.query:
             _create_as(context, name, fields, clauses, ignore=ignore)
             return
-        schema = _schema(fields, clauses, context)
+        schema = _schema(fields, clauses, statement.fold)
     if external and PATH not in schema.options:
         raise Invalid(f"CREATE EXTERNAL TABLE {name} needs a LOCATION")
     _create_table(context, name, schema, ignore=ignore)
@@ -69,7 +69,7 @@ def _create_as(
             resource_name=str(name),
         )
     frame = query_frame(clauses.query, context)
-    schema = _schema(columns_of(frame), clauses, context)
+    schema = _schema(columns_of(frame), clauses, context.fold)
     if _create_table(context, name, schema, ignore=ignore):
         fill_new_table(context, context.catalog.table(str(name)), frame)
 
@@ -104,7 +104,7 @@ def _replace(statement: Statement, context: SqlContext) -> None:
         _refuse_query(name, fields, clauses)
         frame = query_frame(clauses.query, context)
         fields = columns_of(frame)
-    schema = _schema(fields, clauses, context)
+    schema = _schema(fields, clauses, statement.fold)
     refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
     try:
         before = context.catalog.table(str(name))
@@ -172,14 +172,14 @@ def _read_columns(statement: Statement) -> list[DataField]:
     return fields
 
 
-def _schema(fields: list[DataField], clauses: TableClauses, context: SqlContext) -> Schema:
+def _schema(fields: list[DataField], clauses: TableClauses, fold: Callable[[str], str]) -> Schema:
     if not fields:
         if PATH not in clauses.options:
             raise Invalid("a table needs columns, a query, or the LOCATION of a table")
         if clauses.partition_keys:
             raise Invalid("the table at the LOCATION has its own partitions; leave them out")
     columns = (*fields, *clauses.partition_columns)
-    names = list(map(context.fold, (column.name for column in columns)))
+    names = list(map(fold, (column.name for column in columns)))
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Invalid(
