@@ -164,3 +164,35 @@ def test_every_statement_takes_them(lake: SparkLake) -> None:
     with pytest.raises(Invalid, match="args has no value for :k"):
         lake.sql("DELETE FROM db.t WHERE k = :k", {})
     assert rows(lake.sql("SELECT count(*) FROM db.t")) == [(1,)]
+
+
+@pytest.mark.spark
+@pytest.mark.modes
+def test_a_statement_can_be_a_value(spark: SparkSession, lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (k BIGINT, v STRING)")
+    lake.sql("EXECUTE IMMEDIATE 'INSERT INTO db.t VALUES (?, ?), (2, ?)' USING 1, 'a', 'it''s'")
+    by_name = "EXECUTE IMMEDIATE 'SELECT k FROM ' || 'db.t WHERE v = :v' USING 'it\\'s' AS v"
+    assert rows(lake.sql(by_name)) == [(2,)]
+    lake.sql("DECLARE VARIABLE asked STRING DEFAULT 'SELECT max(k), min(v) FROM db.t WHERE k < ?'")
+    lake.sql("DECLARE VARIABLE most BIGINT")
+    lake.sql("DECLARE VARIABLE least STRING")
+    try:
+        lake.sql("EXECUTE IMMEDIATE asked INTO most, least USING (1 + 1)")
+        assert rows(spark.sql("SELECT most, least")) == [(1, "a")]
+        lake.sql("EXECUTE IMMEDIATE 'SELECT k, v FROM db.t WHERE k > most + 7' INTO most, least")
+        assert rows(spark.sql("SELECT most, least")) == [(None, None)]
+        for text, says in (
+            ("EXECUTE IMMEDIATE 'SELECT k FROM db.t' INTO most", "more than one row"),
+            ("EXECUTE IMMEDIATE 'SELECT 1, 2' INTO most", "1 variables are named, and .* 2"),
+            ("EXECUTE IMMEDIATE 'USE db' INTO most", "gives no rows; leave INTO out"),
+            ("EXECUTE IMMEDIATE 5", "a string is expected, and the value is of type int"),
+            ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 AS a", "a dict of args has values for :name"),
+            ("EXECUTE IMMEDIATE 'SELECT :a' USING 1 AS a, 2", "each value has a name of its own"),
+            ("EXECUTE IMMEDIATE 'SELECT 1; SELECT 2'", "one statement is expected"),
+            ("EXECUTE IMMEDIATE", "where a string or an expression that gives one is expected"),
+        ):
+            with pytest.raises(Invalid, match=says):
+                lake.sql(text)
+    finally:
+        for name in ("asked", "most", "least"):
+            lake.sql(f"DROP TEMPORARY VARIABLE {name}")

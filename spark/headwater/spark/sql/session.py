@@ -23,6 +23,7 @@ from headwater.spark.sql.ddl.views import HANDLERS as VIEWS
 from headwater.spark.sql.dml.change import HANDLERS as CHANGE
 from headwater.spark.sql.dml.insert import HANDLERS as INSERT
 from headwater.spark.sql.dml.merge import HANDLERS as MERGE
+from headwater.spark.sql.execute_immediate import assign, read_immediate
 from headwater.spark.sql.foreign_statements import HANDLERS as FOREIGN
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
@@ -36,6 +37,85 @@ from headwater.spark.sql.use import HANDLERS as USE
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["run_sql", "run_statement"]
+
+# Statements in which types may stand.
+_DEFINING = ("CREATE", "REPLACE", "ALTER")
+_KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
+
+
+def run_sql(text: str, context: SqlContext, arguments: Arguments | None = None) -> DataFrame:
+    """Run one statement.
+
+    Args:
+        text: The statement; a semicolon may end it.
+        context: The user's; a statement may change it.
+        arguments: Values of the statement's parameters.
+
+    Returns:
+        The statement's rows; a frame without columns for one that has none.
+
+    Raises:
+        Invalid: The text is none or several statements, or one that cannot be read; or parameters
+            and arguments do not match.
+        Unsupported: The statement is of a kind that Headwater does not know.
+    """
+    spark = context.session.spark
+    with users_words():
+        answer = _answer(text, context, arguments)
+    if answer is None:
+        return spark.createDataFrame([], st.StructType())
+    return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
+
+
+def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:
+    spark = context.session.spark
+    if arguments is not None:
+        text = with_arguments(
+            text,
+            arguments,
+            keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
+            prefers_local_times="TIMESTAMP" in session_type_names(spark),
+        )
+    statements = split_statements(with_plain_names(text))
+    if len(statements) > 1 and statements[0].peek("BEGIN"):
+        raise Unsupported(
+            "scripts (BEGIN … END) are not supported: run their statements one by one"
+        )
+    if len(statements) != 1:
+        raise Invalid(f"one statement is expected, and there are {len(statements)}")
+    if any(map(statements[0].peek, _DEFINING)):
+        statements[0].type_names = session_type_names(spark)
+        statements[0].fold = context.fold
+    if "\\" in text:
+        statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
+    return run_statement(statements[0], context)
+
+
+def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
+    spark = context.session.spark
+    immediate = read_immediate(statement, spark)
+    answer = _answer(immediate.text, context, immediate.arguments)
+    if not immediate.targets:
+        return answer
+    if answer is None:
+        raise Invalid("EXECUTE IMMEDIATE … INTO: the statement gives no rows; leave INTO out")
+    frame = spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
+    assign(frame, immediate.targets, spark)
+    return None
+
+
+def run_statement(statement: Statement, context: SqlContext) -> Answer:
+    """Run one statement and give what its handler gives."""
+    return _handler(statement)(statement, context)
+
+
+def _handler(statement: Statement) -> Handler:
+    for count in range(_MOST_WORDS, 0, -1):
+        for words, handler in _HANDLERS.items():
+            if len(words) == count and statement.peek(*words):
+                return handler
+    raise Unsupported(f"Headwater does not know the statement {statement.text[:80]!r}")
+
 
 _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **QUERY,
@@ -56,63 +136,6 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **CHANGE,
     **INSERT,
     **MERGE,
+    ("EXECUTE", "IMMEDIATE"): _execute_immediate,
 }
-# Statements in which types may stand.
-_DEFINING = ("CREATE", "REPLACE", "ALTER")
-_KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
 _MOST_WORDS = max(len(words) for words in _HANDLERS)
-
-
-def run_sql(text: str, context: SqlContext, arguments: Arguments | None = None) -> DataFrame:
-    """Run one statement.
-
-    Args:
-        text: The statement; a semicolon may end it.
-        context: The user's; a statement may change it.
-        arguments: Values of the statement's parameters.
-
-    Returns:
-        The statement's rows; a frame without columns for one that has none.
-
-    Raises:
-        Invalid: The text is none or several statements, or one that cannot be read; or parameters
-            and arguments do not match.
-        Unsupported: The statement is of a kind that Headwater does not know.
-    """
-    spark = context.session.spark
-    if arguments is not None:
-        text = with_arguments(
-            text,
-            arguments,
-            keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
-            prefers_local_times="TIMESTAMP" in session_type_names(spark),
-        )
-    statements = split_statements(with_plain_names(text))
-    if len(statements) > 1 and statements[0].peek("BEGIN"):
-        raise Unsupported(
-            "scripts (BEGIN … END) are not supported: run their statements one by one"
-        )
-    if len(statements) != 1:
-        raise Invalid(f"one statement is expected, and there are {len(statements)}")
-    if any(map(statements[0].peek, _DEFINING)):
-        statements[0].type_names = session_type_names(spark)
-    if "\\" in text:
-        statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
-    with users_words():
-        answer = run_statement(statements[0], context)
-    if answer is None:
-        return spark.createDataFrame([], st.StructType())
-    return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
-
-
-def run_statement(statement: Statement, context: SqlContext) -> Answer:
-    """Run one statement and give what its handler gives."""
-    return _handler(statement)(statement, context)
-
-
-def _handler(statement: Statement) -> Handler:
-    for count in range(_MOST_WORDS, 0, -1):
-        for words, handler in _HANDLERS.items():
-            if len(words) == count and statement.peek(*words):
-                return handler
-    raise Unsupported(f"Headwater does not know the statement {statement.text[:80]!r}")
