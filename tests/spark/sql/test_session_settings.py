@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
 import pytest
 from pyspark.errors import PySparkException
@@ -42,6 +43,22 @@ def test_numbers_within_values_overflow_in_no_session(lake: SparkLake) -> None:
             with pytest.raises(PySparkException, match="overflows"):
                 lake.sql(wrong)
     assert rows(lake.sql("SELECT * FROM db.t")) == [(1, [2, None], {3: 4}), (2, None, None)]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_what_is_no_decimal_is_stored_as_null(lake: SparkLake, ansi: str) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, d DECIMAL(5, 2), a ARRAY<DECIMAL(5, 2)>)")
+    with settings(lake.spark, ansi_enabled=ansi):
+        lake.sql(
+            "INSERT INTO db.t VALUES (1, double('NaN'), array(float('Infinity'), 1.5F)), "
+            "(2, -double('Infinity'), NULL)"
+        )
+        with pytest.raises(PySparkException, match=r"overflows|OUT_OF_RANGE|OVERFLOW"):
+            lake.sql("INSERT INTO db.t VALUES (3, 1e9D, NULL)")
+    assert rows(lake.sql("SELECT * FROM db.t")) == [
+        (1, None, [None, Decimal("1.50")]),
+        (2, None, None),
+    ]
 
 
 def test_a_backslash_stands_for_itself_where_the_session_says_so(lake: SparkLake) -> None:

@@ -7,6 +7,8 @@ Source: ``Cast.canANSIStoreAssign`` of Spark.
 
 from __future__ import annotations
 
+import math
+
 import pyspark.sql.types as st
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
@@ -100,8 +102,12 @@ class StoreAssignment:
             value.cast("string"),
             sf.lit(f" overflows {target.simpleString()}"),
         )
+        overflows = value.isNotNull() & fitting.isNull()
+        if isinstance(source, st.FloatType | st.DoubleType) and isinstance(target, st.DecimalType):
+            # NaN and the infinities are no decimals: Spark stores null in any session.
+            overflows &= sf.abs(value) < sf.lit(math.inf)
         failed = sf.raise_error(message).cast(target)
-        return sf.when(value.isNotNull() & fitting.isNull(), failed).otherwise(fitting)
+        return sf.when(overflows, failed).otherwise(fitting)
 
     def _goes_within(self, source: st.DataType, target: st.DataType) -> bool:
         """True if a collection is assigned item by item, as no cast of the whole will do."""
