@@ -49,6 +49,17 @@ def test_replace_where_replaces_the_partitions_that_fulfil_it(
     assert lake.catalog.table("db.t").snapshots() == before
 
 
+def test_a_partition_is_replaced_by_rows_without_its_column(
+    lake: SparkLake, numbered: Numbered
+) -> None:
+    make(lake, "db.t", numbered(0, 9))
+    writer = numbered(30, 32).drop("part").write.format("headwater").mode("overwrite")
+    writer.option("partition", json.dumps({"part": "0"})).save("db.t")
+    found = lake.table("db.t", where="part = '0'").select("id").collect()
+    assert sorted(row["id"] for row in found) == [30, 31]
+    assert len(ids(lake, "db.t")) == 8
+
+
 def test_replace_where_on_other_columns_reads_the_rows(lake: SparkLake, numbered: Numbered) -> None:
     make(lake, "db.t", numbered(0, 9))
     lake.write(numbered(40, 42), "db.t", "overwrite", replace_where="id > 3")

@@ -44,7 +44,9 @@ from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
 from headwater.storage.jobs.write import WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
+from headwater.storage.rows.partition import static_partition
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import arrow_scalar
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
 if TYPE_CHECKING:
@@ -116,9 +118,18 @@ class _Target:
                         "rows; write with SparkLake.write, which spreads rows by bucket"
                     )
                 # Rows that were brought to their buckets are as they are stored.
-                schema = self.plan.storage.schema
-                writer.write(batch if self.clustered else stored_batch(batch, schema))
+                writer.write(batch if self.clustered else self._stored(batch))
             return WrittenFiles(name, tuple(writer.finish()))
+
+    def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as they are stored, with the columns that they lack of a partition replaced."""
+        storage, replaced = self.plan.storage, self.plan.replaced
+        partition = (None if replaced is None else replaced.partition) or {}
+        for name, value in static_partition(storage, partition).items():
+            if name not in batch.schema.names:
+                scalar = arrow_scalar(value, storage.schema.column(name).type)
+                batch = batch.append_column(name, pa.repeat(scalar, batch.num_rows))
+        return stored_batch(batch, storage.schema)
 
     def _writer(self, first: int) -> TableWriter:
         if self.stages:
