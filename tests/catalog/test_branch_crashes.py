@@ -418,6 +418,10 @@ def _commit_once(catalog: SqlCatalog, name: Identifier, snapshot: MakeSnapshot) 
     catalog.snapshots.commit(name, None, made, None if base is None else base.uuid, []).decided()
 
 
+def _new_option(chance: Random) -> SetOption:
+    return SetOption("snapshot.num-retained.max", str(chance.randrange(10, 1_000_000)))
+
+
 def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str]:
     """Do one thing after another to the same few names; what came of it, by kind."""
     chance = Random(seed)
@@ -433,7 +437,7 @@ def _meet(catalog: SqlCatalog, snapshot: MakeSnapshot, seed: int) -> Counter[str
             partial(catalog.branches.drop, TABLE, branch),
             partial(catalog.snapshots.rollback_to_tag, TABLE, "v1"),
             partial(catalog.snapshots.rollback_schema, name, 0),
-            partial(catalog.tables.alter, name, [SetOption("write-only", str(chance.random()))]),
+            partial(catalog.tables.alter, name, [_new_option(chance)]),
             partial(catalog.snapshots.list, TABLE),
             partial(_commit_once, catalog, TABLE, snapshot),
             *[partial(catalog.snapshots.list, name)] * 2,

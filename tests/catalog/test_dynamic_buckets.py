@@ -440,6 +440,5 @@ def test_files_without_an_index_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_meaningless_numbers_are_refused(tmp_path: Path, option: str, value: str) -> None:
-    table = _table(tmp_path, {option: value})
     with pytest.raises(Invalid, match=option):
-        table.write(_many(1, [1]))
+        _table(tmp_path, {option: value})

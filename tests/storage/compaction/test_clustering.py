@@ -215,7 +215,7 @@ def test_deleted_rows_are_left_out(new_table: NewTable) -> None:
     ("changes", "problem"),
     [
         ({"clustering.columns": ""}, "needs 'clustering.columns'"),
-        ({"clustering.strategy": "spiral"}, "order, zorder or hilbert"),
+        ({"clustering.strategy": "spiral"}, "one of order, zorder, hilbert"),
         ({"clustering.strategy": "hilbert"}, "at least two columns"),
         ({"clustering.incremental.mode": "none"}, "global-sort or local-sort"),
         ({"num-levels": "1"}, "at least 2"),
