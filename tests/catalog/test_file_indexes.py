@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -244,6 +245,7 @@ def test_index_files_go_with_their_data_files(tmp_path: Path) -> None:
     assert len(_paths(table, ".parquet")) == 1
     stray = _paths(table)[0].with_name("data-of-nobody.parquet.index")
     stray.write_bytes(b"")
+    os.utime(stray, (1, 1))
     done = table.remove_orphan_files(older_than=timedelta(0))
     assert not stray.exists()
     assert len(done.files) == 1
