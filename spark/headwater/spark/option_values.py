@@ -32,6 +32,6 @@ def is_true(text: str | None, *, default: bool = False) -> bool:
 
     Args:
         text: The setting; None where it is not set.
-        default: What it is then.
+        default: The answer for one that is not set.
     """
     return default if text is None else text.strip().lower() == "true"

@@ -129,7 +129,7 @@ def _named(text: str, statement: Statement) -> tuple[str, str | None]:
 def _values(
     expressions: Sequence[str], spark: SparkSession
 ) -> tuple[list[object], list[st.DataType]]:
-    """What Spark makes of constant expressions, and of which types they are."""
+    """The values of constant expressions, and their types, as Spark has them."""
     columns = (f"({text}) AS c{at}" for at, text in enumerate(expressions))
     frame = spark.sql(f"SELECT {', '.join(columns)}")
     row = frame.collect()[0]

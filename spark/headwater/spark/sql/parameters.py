@@ -76,7 +76,7 @@ def _spelled(key: object) -> str:
 
 
 def _parameters(text: str) -> list[tuple[int, int, str | None]]:
-    """Where each parameter begins and ends, and its name, if it has one."""
+    """The places where parameters begin and end, and their names; None for those without."""
     words = read_words(text)
     found: list[tuple[int, int, str | None]] = []
     for at, word in enumerate(words):
