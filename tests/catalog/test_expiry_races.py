@@ -17,6 +17,7 @@ from headwater.storage.errors import Conflict, NotFound
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.tags import rename_tag
+from headwater.storage.maintenance.table_check import check_table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 Task = TypeVar("Task")
@@ -174,3 +175,41 @@ def test_a_tag_that_is_deleted_meanwhile_is_not_renamed(table: Table) -> None:
         rename_tag(storage, "kept", "new")
     assert [tag.name for tag in table.tags()] == ["last"]
     assert table.check_files().is_whole
+
+
+@dataclass
+class Expiring(LocalFileAccess):
+    """The local disk, where data is deleted once the first snapshot has been read."""
+
+    meanwhile: Callable[[], object]
+    done: bool = False
+
+    def read(self, path: str) -> bytes:
+        found = super().read(path)
+        if path.endswith("/snapshot/snapshot-1") and not self.done:
+            self.done = True
+            self.meanwhile()
+        return found
+
+
+@dataclass(frozen=True)
+class KilledAfterwards:
+    """Deletes files, and dies."""
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        yield from LocalExecutor().run(work, tasks)
+        die()
+
+
+def test_what_expires_during_a_check_is_no_damage(table: Table) -> None:
+    def meanwhile() -> None:
+        with pytest.raises(Killed):
+            table.expire_snapshots(
+                retain_min=1, retain_max=1, retain=timedelta(0), executor=KilledAfterwards()
+            )
+
+    files = Expiring(meanwhile)
+    check = check_table(replace(table.storage, files=files), lambda: {}, lambda _: {})
+    assert files.done
+    assert check.is_whole
+    assert any("snapshots 1 to 3 are expiring" in warning for warning in check.warnings)
