@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.files import read_hint
+from headwater.storage.snapshot.files import is_expiring
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 
@@ -30,8 +30,7 @@ def is_held(
     Raises:
         CorruptData: A tag cannot be read.
     """
-    hinted = read_hint(files, layout.earliest_hint)
-    if hinted is None or snapshot.id >= hinted or not files.exists(layout.snapshot(hinted)):
+    if not is_expiring(files, layout.snapshot(snapshot.id)):
         return True
     tags = list_tag_files(files, layout)
     return any(tag.name != beside and tag.snapshot.is_same_commit(snapshot) for tag in tags)

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import pairwise
 
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
-from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.formats.blob_file import BLOB_SUFFIX, check_blobs
 from headwater.storage.formats.blob_references import REFERENCES_SUFFIX, parsed_references
@@ -46,7 +45,7 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.files import (
     first_whole,
-    read_hint,
+    is_expiring,
     read_snapshot_file,
     snapshot_file_ids,
 )
@@ -152,7 +151,12 @@ def check_table(
             check = _Check(storage, latest, history, deep, pool)
             check.run()
         found = check.found
-        gone = [each for each in found.damages if each.root and _is_going(storage.files, each.root)]
+        files = storage.files
+        gone = [
+            each
+            for each in found.damages
+            if each.root and (not files.exists(each.root) or is_expiring(files, each.root))
+        ]
         if not gone:
             break
         # Whatever led there has expired since; others may need the same files.
@@ -506,20 +510,6 @@ class _Check:
         else:
             return True
         return False
-
-
-def _is_going(files: FileAccess, root: str) -> bool:
-    """True if a file is not there any more, or is a snapshot that an expiry has begun to take."""
-    if not files.exists(root):
-        return True
-    directory, _, name = root.rpartition("/")
-    number = name.removeprefix("snapshot-")
-    hinted = read_hint(files, f"{directory}/EARLIEST") if number.isdecimal() else None
-    return (
-        hinted is not None
-        and int(number) < hinted
-        and files.exists(f"{directory}/snapshot-{hinted}")
-    )
 
 
 def _is_same(one: Snapshot, other: Snapshot) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "FileSnapshotPointer",
     "first_whole",
     "hinted_earliest",
+    "is_expiring",
     "raise_earliest_hint",
     "read_hint",
     "read_snapshot_file",
@@ -102,6 +103,23 @@ def first_whole(files: FileAccess, layout: TableLayout, ids: Sequence[int]) -> i
     """
     hinted = read_hint(files, layout.earliest_hint)
     return hinted if hinted is not None and hinted in ids else min(ids, default=0)
+
+
+def is_expiring(files: FileAccess, path: str) -> bool:
+    """True if a file is a snapshot that an expiry has begun to take away.
+
+    Args:
+        files: Access to the table's files.
+        path: The file's URI.
+    """
+    directory, _, name = path.rpartition("/")
+    number = name.removeprefix(_PREFIX)
+    hinted = read_hint(files, f"{directory}/EARLIEST") if number.isdecimal() else None
+    return (
+        hinted is not None
+        and int(number) < hinted
+        and files.exists(f"{directory}/{_PREFIX}{hinted}")
+    )
 
 
 def raise_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
