@@ -95,12 +95,9 @@ def _names_one(words: Sequence[Word], at: int) -> bool:
     if at + 1 == len(words) or not words[at + 1].is_name or words[at].end != words[at + 1].start:
         return False
     before = words[at - 1] if at else None
-    touches = before is not None and before.end == words[at].start
-    return not touches or before is None or _ends_no_value(before)
-
-
-def _ends_no_value(word: Word) -> bool:
-    return word.kind is WordKind.SYMBOL and word.text not in (")", "]", "}")
+    if before is None or before.end != words[at].start:
+        return True
+    return before.kind is WordKind.SYMBOL and before.text not in (")", "]", "}")
 
 
 class _Constants:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pyspark.sql.types as st
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.errors import users_words
 from headwater.spark.session import is_set
@@ -64,7 +64,11 @@ def run_sql(text: str, context: SqlContext, arguments: Arguments | None = None) 
         answer = _answer(text, context, arguments)
     if answer is None:
         return spark.createDataFrame([], st.StructType())
-    return spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
+    return _frame(answer, spark)
+
+
+def _frame(rows: pa.Table | DataFrame, spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
 
 
 def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:
@@ -99,8 +103,7 @@ def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
         return answer
     if answer is None:
         raise Invalid("EXECUTE IMMEDIATE … INTO: the statement gives no rows; leave INTO out")
-    frame = spark.createDataFrame(answer) if isinstance(answer, pa.Table) else answer
-    assign(frame, immediate.targets, spark)
+    assign(_frame(answer, spark), immediate.targets, spark)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type
@@ -34,15 +34,8 @@ from headwater.storage.types.data_type import (
 __all__ = ["read_added_columns", "read_altered_columns"]
 
 
-def read_added_columns(
-    statement: Statement, schema: TableSchema, fold: Callable[[str], str]
-) -> list[SchemaChange]:
+def read_added_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
     """Read what follows ``ADD COLUMNS``: columns, in brackets or not.
-
-    Args:
-        statement: The statement.
-        schema: The table's.
-        fold: Gives names that are one to the session the same form.
 
     Raises:
         AlreadyExists: There is a column of a name.
@@ -52,7 +45,7 @@ def read_added_columns(
     changes: list[SchemaChange] = []
     names = [field.name for field in schema.fields]
     while True:
-        change = _read_added_column(statement, schema, names, fold)
+        change = _read_added_column(statement, schema, names)
         changes.append(change)
         if len(change.path) == 1:
             names.append(change.path[0])
@@ -65,14 +58,14 @@ def read_added_columns(
 
 
 def _read_added_column(
-    statement: Statement, schema: TableSchema, names: Sequence[str], fold: Callable[[str], str]
+    statement: Statement, schema: TableSchema, names: Sequence[str]
 ) -> AddColumn:
     outer: list[str] = []
     mark = statement.mark()
     parts = statement.name_parts()
     if len(parts) > 1:
         outer = list(column_path(schema.fields, parts[:-1]))
-    elif fold(parts[0]) in map(fold, names):
+    elif statement.fold(parts[0]) in map(statement.fold, names):
         raise AlreadyExists(
             f"column '{parts[0]}' exists already",
             resource_type=ResourceType.COLUMN,

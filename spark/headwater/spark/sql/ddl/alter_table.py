@@ -132,7 +132,7 @@ def _rename_column(statement: Statement, table: Table, context: SqlContext) -> N
 
 
 def _add_columns(statement: Statement, table: Table, context: SqlContext) -> None:
-    table.alter(*read_added_columns(statement, table.schema, statement.fold))
+    table.alter(*read_added_columns(statement, table.schema))
 
 
 def _drop_columns(statement: Statement, table: Table, context: SqlContext) -> None:
