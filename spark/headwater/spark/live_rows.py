@@ -16,7 +16,7 @@ from weakref import ref
 from pyspark.sql import SparkSession
 
 from headwater.spark.connection import SETTINGS, bitmap_cache_size
-from headwater.spark.session import session_settings
+from headwater.spark.session import is_connect, session_settings
 from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.read.live_rows import merged_rows, picks_rows, unmarked_rows
 from headwater.storage.scan.split import Split
@@ -59,8 +59,7 @@ class LiveRowsCache:
         """
         size = bitmap_cache_size(session_settings(spark, SETTINGS))
         # Spark Connect's JVM cannot be handed an array.
-        has_jvm = getattr(spark, "_jsparkSession", None) is not None
-        return LiveRowsCache(size if has_jvm else 0, threads)
+        return LiveRowsCache(0 if is_connect(spark) else size, threads)
 
     def find(
         self,

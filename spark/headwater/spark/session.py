@@ -18,6 +18,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 __all__ = [
     "ended_by_interrupt",
     "ensure_interpreter",
+    "is_connect",
     "is_set",
     "local_session",
     "release_frame",
@@ -157,10 +158,14 @@ def ended_by_interrupt(spark: SparkSession) -> Iterator[None]:
         context.removeJobTag(tag)
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of Spark Connect: it has no JVM, and its server reads texts again."""
+    return getattr(spark, "_jsparkSession", None) is None
+
+
 def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:
     """The session's settings whose names begin so, without that."""
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
+    if is_connect(spark):
         settings = spark.conf.getAll
         return {
             key.removeprefix(prefix): str(value)
@@ -168,7 +173,7 @@ def session_settings(spark: SparkSession, prefix: str) -> dict[str, str]:
             if key.startswith(prefix)
         }
     # In one call: each entry would be another.
-    listed = str(session.conf().getAll().mkString("\0", "\0", "")).split("\0")
+    listed = str(spark._jsparkSession.conf().getAll().mkString("\0", "\0", "")).split("\0")
     pairs = [text.split(" -> ", 1) for text in listed if text.startswith(prefix)]
     return {key.removeprefix(prefix): value for key, value in pairs}
 

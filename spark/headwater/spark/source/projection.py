@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
 from headwater.spark.names import quoted
+from headwater.spark.session import is_connect
 from headwater.spark.types import sql_type_text
 
 __all__ = ["parquet_files", "projected"]
@@ -73,7 +74,7 @@ def parquet_files(reader: DataFrameReader, spark: SparkSession, paths: Sequence[
 
 def _jvm(spark: SparkSession) -> Any:
     """The session's JVM; None for one that has none, as Spark Connect's."""
-    return getattr(spark, "_jvm", None) if getattr(spark, "_jsparkSession", None) else None
+    return None if is_connect(spark) else spark._jvm
 
 
 def _array(jvm: Any, texts: Sequence[str]) -> Any:

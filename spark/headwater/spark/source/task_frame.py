@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.spark.session import is_connect
+
 __all__ = ["TASK_NUMBER", "task_frame"]
 
 TASK_NUMBER = "headwater task"
@@ -40,9 +42,9 @@ def task_frame(
     """
     numbers = spark.range(0, count, 1, count)
     frame = numbers.mapInArrow(work, schema)
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
+    if is_connect(spark):
         return frame
+    session = spark._jsparkSession
     if row_count is not None:
         size = row_count * (_ROW_BYTES + frame._jdf.schema().defaultSize())
         if size <= session.sessionState().conf().autoBroadcastJoinThreshold():

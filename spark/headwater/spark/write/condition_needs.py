@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.condition_text import is_read_alike
+from headwater.spark.session import is_connect
 from headwater.spark.source.needs import filter_of, needs_of, stand_in
 from headwater.spark.types import spark_schema
 from headwater.spark.write.join_condition import equal_columns
@@ -63,7 +64,7 @@ def wanted_rows(
     """
     if condition is None or _tells_time(condition):
         return None
-    if not _shows_plans(spark):
+    if is_connect(spark):
         return _read(spark, storage, condition)
     schema = _schema(spark, storage.schema.fields)
     try:
@@ -88,7 +89,7 @@ def rows_told(
     """
     if _tells_time(condition):
         return None
-    if not _shows_plans(spark):
+    if is_connect(spark):
         return _read(spark, storage, condition)
     fields = [*storage.schema.fields, *storage.schema.tracking_fields.values()]
     schema = _schema(spark, fields)
@@ -125,7 +126,7 @@ def join_needs(
     def pairs(text: str) -> dict[str, str]:
         return equal_columns(text, own, source, target_alias, source_alias)
 
-    if not _shows_plans(spark):
+    if is_connect(spark):
         return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
     target = stand_in(spark, 0, own).alias(target_alias)
     other = stand_in(spark, 1, source).alias(source_alias)
@@ -157,7 +158,7 @@ def columns_needed(
         changes: Makes the changes of a frame of rows with their places.
     """
     names = list(storage.schema.field_by_name)
-    if not _shows_plans(spark):
+    if is_connect(spark):
         return names
     schema = st.StructType([*spark_schema(storage.schema.fields).fields, *places])
     target = CharColumns.of(spark, storage.schema.fields).of_target
@@ -202,7 +203,3 @@ def _read(spark: SparkSession, storage: TableStorage, condition: Column | str) -
 
 def _tells_time(condition: Column | str) -> bool:
     return _CLOCK.search(str(condition)) is not None
-
-
-def _shows_plans(spark: SparkSession) -> bool:
-    return getattr(spark, "_jsparkSession", None) is not None

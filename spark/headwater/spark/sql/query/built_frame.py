@@ -15,12 +15,13 @@ from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
+from headwater.spark.session import is_connect
 from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
 from headwater.spark.source.table_read import Relation, char_columns
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.query.frame import read_relations, shows_plans
+from headwater.spark.sql.query.frame import read_relations
 from headwater.spark.sql.query.references import Reference
 from headwater.spark.sql.query.relations import Relations, with_metadata
 from headwater.spark.types import spark_schema
@@ -139,7 +140,7 @@ def _needs(
     build: Build, relations: Sequence[Relation], spark: SparkSession
 ) -> Sequence[Need | None]:
     """The need for each table, by the plan of what the function makes of stand-ins."""
-    if not shows_plans(spark):
+    if is_connect(spark):
         return [None] * len(relations)
     stand_ins = [
         stand_in(spark, at, char_columns(spark, relation).schema(relation.schema), runs=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headwater.spark.session import is_connect
 from headwater.spark.source.table_read import TableRead
 
 __all__ = ["explained"]
@@ -31,7 +32,7 @@ def explained(frame: DataFrame, mode: str, reads: Sequence[TableRead]) -> str:
 
 def _plan(frame: DataFrame, mode: str) -> str:
     asked: Any = frame
-    if getattr(frame.sparkSession, "_jsparkSession", None) is None:
+    if is_connect(frame.sparkSession):
         return str(asked._explain_string(mode=mode))  # Spark Connect's
     execution = asked._jdf.queryExecution()
     return str(asked._sc._jvm.PythonSQLUtils.explainString(execution, mode))

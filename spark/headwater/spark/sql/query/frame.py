@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headwater.spark.errors import in_users_words
+from headwater.spark.session import is_connect
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.read_counter import read_counter
 from headwater.spark.source.scan_metrics import Runs
@@ -19,7 +20,7 @@ from headwater.spark.sql.query.named_frames import named_frames
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 
-__all__ = ["query_frame", "read_relations", "shows_plans"]
+__all__ = ["query_frame", "read_relations"]
 
 # No table of the user's has such a name, which Spark knows while it reads the text.
 _CLOCK_NAME = "moment of the query"
@@ -43,14 +44,9 @@ def query_frame(text: str, context: SqlContext, view: str | None = None) -> Data
     spliced = splice(text, context, view)
     relations = spliced.relations
     needs: Sequence[Need | None] = [None] * len(relations)
-    if relations and shows_plans(context.session.spark):
+    if relations and not is_connect(context.session.spark):
         needs = _needs(spliced, context) or needs
     return read_relations(relations, needs, lambda frames: _run(spliced, frames, context), context)
-
-
-def shows_plans(spark: SparkSession) -> bool:
-    """False for Spark Connect, over which everything is read."""
-    return getattr(spark, "_jsparkSession", None) is not None
 
 
 def read_relations(
@@ -71,7 +67,7 @@ def read_relations(
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
     reads: list[TableRead] = []
     for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
-        counter = read_counter(spark.sparkContext) if shows_plans(spark) else None
+        counter = None if is_connect(spark) else read_counter(spark.sparkContext)
         read = plan_read(context.session, relation, need, at, zone)
         reads.append(replace(read, counter=counter))
     scans: list[list[DataFrame]] = [[] for _ in reads]
@@ -79,7 +75,7 @@ def read_relations(
         read_frame(context.session, read, own) for read, own in zip(reads, scans, strict=True)
     ]
     answer = run(frames)
-    if shows_plans(spark):
+    if not is_connect(spark):
         parts = zip(reads, frames, scans, strict=True)
         reads = [replace(read, runs=Runs(answer, frame, tuple(own))) for read, frame, own in parts]
     context.last_query = tuple(reads)

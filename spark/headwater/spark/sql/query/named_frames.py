@@ -10,8 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
+from headwater.spark.session import is_connect
 
-__all__ = ["named_frames"]
+__all__ = ["make_view", "named_frames"]
 
 _TAKEN = "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"
 
@@ -40,28 +41,31 @@ def named_frames(
         names: The frames' names in messages, which need not differ.
         frames: The frames.
     """
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         yield {f"t{at}": frame for at, frame in enumerate(frames)}
         return
     with ExitStack() as views:
         places: dict[str, Any] = {}
         taken: set[str] = set()
         for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
-            view = _view(frame, name, taken)
+            view = make_view(frame, name, taken)
             taken.add(view)
             views.callback(spark.catalog.dropTempView, view)
             places[f"t{at}"] = _Name(view)
         yield places
 
 
-def _view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
-    """Make a frame a temporary view, whose name is this one unless another place has it now.
+def make_view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
+    """Make a frame a temporary view, whose name is this one unless another view has it now.
 
     Args:
         frame: The frame.
         name: The name.
         taken: The names of this query's other frames. Those of other queries Spark tells by an
             error, which takes it long.
+
+    Returns:
+        The view's name.
     """
     view, number = name, 1
     while True:

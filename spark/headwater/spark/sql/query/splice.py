@@ -9,6 +9,7 @@ from typing import Any
 
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.names import quoted
+from headwater.spark.session import is_connect
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
@@ -220,11 +221,11 @@ def missing_table(spliced: Spliced, message: str) -> NotFound | None:
 def _temporary_views(context: SqlContext) -> list[str]:
     """The names of the session's temporary views."""
     spark = context.session.spark
-    session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:
+    if is_connect(spark):
         tables = spark.catalog.listTables()
         return [each.name for each in tables if each.isTemporary]
     # In one call: Spark's own listing is several for each.
+    session: Any = spark._jsparkSession
     listed = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
     return [name.strip("`") for name in str(listed).split("\0")]
 
