@@ -169,19 +169,20 @@ class SparkLake:
             for_another_engine=for_another_engine,
         )
 
-    def sql(self, text: str, args: Arguments | None = None) -> DataFrame:
+    def sql(self, text: str, args: Arguments | None = None, **values: object) -> DataFrame:
         """Run a SQL statement over the catalog's tables; ``USE`` holds for later statements.
 
         Args:
             text: One statement.
             args: Values of the statement's parameters: a dict for ``:name``, a list for ``?``.
+            **values: Frames, columns and constants that the text names in braces, ``{name}``.
 
         Raises:
             Invalid: The statement cannot be read; the message says where. Or a parameter has no
                 value, or a value no parameter.
             Unsupported: Headwater does not know the statement.
         """
-        return run_sql(text, self._sql, args)
+        return run_sql(text, self._sql, args, values)
 
     @property
     def database(self) -> str | None:

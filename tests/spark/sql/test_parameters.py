@@ -15,8 +15,12 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
+from headwater.spark.sql.constants import Constants
 from headwater.spark.sql.parameters import with_arguments
 from headwater.storage.errors import Invalid
+
+CONSTANTS = Constants(keeps_escapes=False, prefers_local_times=False)
+KEEPING = Constants(keeps_escapes=True, prefers_local_times=False)
 
 
 class Colour(Enum):
@@ -25,7 +29,7 @@ class Colour(Enum):
 
 def bound(text: str, arguments: object) -> str:
     assert isinstance(arguments, Mapping | Sequence)
-    return with_arguments(text, arguments, keeps_escapes=False, prefers_local_times=False)
+    return with_arguments(text, arguments, CONSTANTS)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +57,10 @@ def test_constants_take_the_places_of_parameters(
 def test_a_text_stays_a_text_whatever_it_holds() -> None:
     text = "\\'; DROP TABLE t; --"
     assert bound("SELECT :a", {"a": text}) == "SELECT '\\\\\\'; DROP TABLE t; --'"
-    kept = with_arguments("SELECT ?", ["a\\b's"], keeps_escapes=True, prefers_local_times=False)
+    kept = with_arguments("SELECT ?", ["a\\b's"], KEEPING)
     assert kept == """SELECT 'a\\b' "'" 's'"""
     with pytest.raises(Invalid, match="of type str, for which SQL has no constant"):
-        with_arguments("SELECT ?", [text], keeps_escapes=True, prefers_local_times=False)
+        with_arguments("SELECT ?", [text], KEEPING)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.spark.errors import users_words
 from headwater.spark.session import is_set
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
+from headwater.spark.sql.constants import Constants
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
@@ -28,6 +30,7 @@ from headwater.spark.sql.foreign_statements import HANDLERS as FOREIGN
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
 from headwater.spark.sql.identifier_clauses import with_plain_names
+from headwater.spark.sql.named_values import with_named_values
 from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
@@ -43,25 +46,32 @@ _DEFINING = ("CREATE", "REPLACE", "ALTER")
 _KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
 
 
-def run_sql(text: str, context: SqlContext, arguments: Arguments | None = None) -> DataFrame:
+def run_sql(
+    text: str,
+    context: SqlContext,
+    arguments: Arguments | None = None,
+    values: Mapping[str, object] | None = None,
+) -> DataFrame:
     """Run one statement.
 
     Args:
         text: The statement; a semicolon may end it.
         context: The user's; a statement may change it.
         arguments: Values of the statement's parameters.
+        values: Values and frames that the text names in braces.
 
     Returns:
         The statement's rows; a frame without columns for one that has none.
 
     Raises:
-        Invalid: The text is none or several statements, or one that cannot be read; or parameters
-            and arguments do not match.
+        Invalid: The text is none or several statements, or one that cannot be read; or what it asks
+            for and what is given do not match.
         Unsupported: The statement is of a kind that Headwater does not know.
     """
     spark = context.session.spark
-    with users_words():
-        answer = _answer(text, context, arguments)
+    filled = with_named_values(spark, text, values, _constants(spark)) if values else None
+    with users_words(), filled or nullcontext(text) as whole:
+        answer = _answer(whole, context, arguments)
     if answer is None:
         return spark.createDataFrame([], st.StructType())
     return _frame(answer, spark)
@@ -74,12 +84,7 @@ def _frame(rows: pa.Table | DataFrame, spark: SparkSession) -> DataFrame:
 def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:
     spark = context.session.spark
     if arguments is not None:
-        text = with_arguments(
-            text,
-            arguments,
-            keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
-            prefers_local_times="TIMESTAMP" in session_type_names(spark),
-        )
+        text = with_arguments(text, arguments, _constants(spark))
     statements = split_statements(with_plain_names(text))
     if len(statements) > 1 and statements[0].peek("BEGIN"):
         raise Unsupported(
@@ -93,6 +98,13 @@ def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answ
     if "\\" in text:
         statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
     return run_statement(statements[0], context)
+
+
+def _constants(spark: SparkSession) -> Constants:
+    return Constants(
+        keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
+        prefers_local_times="TIMESTAMP" in session_type_names(spark),
+    )
 
 
 def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
