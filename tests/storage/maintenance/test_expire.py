@@ -25,8 +25,8 @@ from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.consumer import Consumer, list_consumer_files, write_consumer_file
+from headwater.storage.snapshot.expiry_notes import first_whole
 from headwater.storage.snapshot.files import (
-    first_whole,
     hinted_earliest,
     read_snapshot_file,
     snapshot_file_ids,

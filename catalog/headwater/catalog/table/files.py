@@ -8,6 +8,7 @@ from headwater.catalog.model.partitions import PartitionInfo
 from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.manifest.data_file import epoch_millis
 from headwater.storage.rows.partition import partition_spec
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -49,7 +50,9 @@ class FileInfo:
 def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
     """The data files of a snapshot, by partition, bucket, level and name."""
     found: list[FileInfo] = []
-    for entry in live_entries(storage, snapshot):
+    with naming_expired(storage, snapshot):
+        entries = live_entries(storage, snapshot)
+    for entry in entries:
         file = entry.file
         spec = partition_spec(storage, entry.partition)
         found.append(
@@ -72,6 +75,8 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
 
 def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionInfo]:
     """The partitions of a snapshot and their contents, from its manifests; by name."""
+    with naming_expired(storage, snapshot):
+        entries = live_entries(storage, snapshot)
     found = [
         PartitionInfo(
             spec=item.spec,
@@ -81,6 +86,6 @@ def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionIn
             last_file_creation_time=item.last_file_creation_time,
             total_buckets=item.total_buckets,
         )
-        for item in partition_statistics(storage, live_entries(storage, snapshot))
+        for item in partition_statistics(storage, entries)
     ]
     return sorted(found, key=lambda partition: partition.name)

@@ -9,6 +9,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import HeadwaterError
 from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.job import reading, until_no_conflict
 from headwater.storage.maintenance.analysis import (
     RowSummary,
     analysed_columns,
@@ -56,23 +57,18 @@ def analyze_table(
     """
     storage.refuse(Operation.READ | Operation.WRITE)
     fields = analysed_columns(storage.schema, storage.name, columns)
-    base = pointer.latest()
-    if base is None:
+
+    def attempt() -> tuple[Snapshot, TableStatistics] | None:
+        base = pointer.latest()
+        if base is None:
+            return None
+        with reading(storage, pointer, base):
+            return base, _statistics(storage, base, executor, fields)
+
+    found = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
+    if found is None:
         return None
-    found = RowSummary.of_none(fields)
-    splits = sorted(plan_snapshot(storage, base).splits, key=lambda split: -split.size)
-    for part in executor.run(_Summary(storage, fields).run, splits):
-        found.merge(part)
-    size = sum(entry.file.file_size for entry in live_entries(storage, base))
-    # Files hold rows that merging leaves out; the others are taken to be as large.
-    share = size * found.rows // base.total_record_count if base.total_record_count else 0
-    statistics = TableStatistics(
-        base.id,
-        storage.schema.id,
-        found.rows,
-        min(size, share),
-        {item.name: found.columns[item.name].statistics(item.id) for item in fields},
-    )
+    base, statistics = found
     # It checks the options: then no file is left.
     commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
     name = write_statistics(storage, statistics)
@@ -83,6 +79,25 @@ def analyze_table(
     except HeadwaterError:
         delete_statistics(storage, name)
         raise
+
+
+def _statistics(
+    storage: TableStorage, base: Snapshot, executor: Executor, fields: Sequence[DataField]
+) -> TableStatistics:
+    found = RowSummary.of_none(fields)
+    splits = sorted(plan_snapshot(storage, base).splits, key=lambda split: -split.size)
+    for part in executor.run(_Summary(storage, fields).run, splits):
+        found.merge(part)
+    size = sum(entry.file.file_size for entry in live_entries(storage, base))
+    # Files hold rows that merging leaves out; the others are taken to be as large.
+    share = size * found.rows // base.total_record_count if base.total_record_count else 0
+    return TableStatistics(
+        base.id,
+        storage.schema.id,
+        found.rows,
+        min(size, share),
+        {item.name: found.columns[item.name].statistics(item.id) for item in fields},
+    )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.maintenance.reachable import data_paths, index_paths, manifest_names
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
@@ -46,6 +47,7 @@ def clone_files(
 
     Raises:
         Invalid: Files are there already.
+        NotFound: The snapshot expired while it was copied.
         CorruptData: A file of the snapshot is missing, or has another size than its manifest says.
         Unsupported: Some of the table's files lie outside its directory, or its rows tell the
             places of their BLOBs.
@@ -59,17 +61,10 @@ def clone_files(
         )
     if next(iter(files.walk(layout.location)), None) is not None:
         raise Invalid(f"{layout.location} is not empty: drop what is there, or clone elsewhere")
-    copied: list[_File] = []
+    copied = 0
     if snapshot is not None:
-        copied = _data(storage, snapshot)
-        metadata = [_File(storage.layout.manifest(n)) for n in _manifests(storage, snapshot)]
-        if snapshot.statistics is not None:
-            metadata.append(_File(storage.layout.statistics(snapshot.statistics)))
-        copy = _Copy(storage.files, storage.layout.location, files, layout.location)
-        for part in (copied, metadata):
-            tasks = [part[at : at + _FILES_A_TASK] for at in range(0, len(part), _FILES_A_TASK)]
-            for _ in LocalExecutor(_THREADS).run(copy.run, tasks):
-                pass
+        with naming_expired(storage, snapshot):
+            copied = _copy_snapshot(storage, snapshot, files, layout)
     newest = max(storage.schema.id, 0 if snapshot is None else snapshot.schema_id)
     for number in range(newest + 1):
         _copy_schema(storage, number, files, layout)
@@ -79,6 +74,21 @@ def clone_files(
         files.write(layout.snapshot(snapshot.id), text.encode())
         write_earliest_hint(files, layout, snapshot.id)
         write_latest_hint(files, layout, snapshot.id)
+    return copied
+
+
+def _copy_snapshot(
+    storage: TableStorage, snapshot: Snapshot, files: FileAccess, layout: TableLayout
+) -> int:
+    copied = _data(storage, snapshot)
+    metadata = [_File(storage.layout.manifest(n)) for n in _manifests(storage, snapshot)]
+    if snapshot.statistics is not None:
+        metadata.append(_File(storage.layout.statistics(snapshot.statistics)))
+    copy = _Copy(storage.files, storage.layout.location, files, layout.location)
+    for part in (copied, metadata):
+        tasks = [part[at : at + _FILES_A_TASK] for at in range(0, len(part), _FILES_A_TASK)]
+        for _ in LocalExecutor(_THREADS).run(copy.run, tasks):
+            pass
     return len(copied)
 
 

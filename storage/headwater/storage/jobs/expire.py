@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headwater.storage.errors import Conflict, NotFound
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
@@ -12,6 +14,7 @@ from headwater.storage.maintenance.expire import (
     finish_expiry,
     plan_expiry,
 )
+from headwater.storage.maintenance.held_snapshots import while_nothing_expires
 from headwater.storage.maintenance.unneeded import Unneeded, plan_tag_deletion
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
@@ -93,7 +96,9 @@ def delete_tag_data(
     Raises:
         CorruptData: A tag, a branch or a manifest cannot be read; nothing was deleted.
     """
-    unneeded = plan_tag_deletion(storage, tagged, latest)
+    unneeded = while_nothing_expires(
+        storage.files, storage.layout, partial(plan_tag_deletion, storage, tagged, latest)
+    )
     _delete_data(storage, unneeded, executor)
     unneeded.delete_metadata(storage)
     return len(unneeded.data) + len(unneeded.metadata)

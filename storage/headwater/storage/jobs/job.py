@@ -9,7 +9,13 @@ from typing import Protocol, TypeVar
 from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
-from headwater.storage.errors import Conflict, CorruptData, HeadwaterError
+from headwater.storage.errors import (
+    Conflict,
+    CorruptData,
+    HeadwaterError,
+    NotFound,
+    ResourceType,
+)
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
@@ -114,7 +120,10 @@ def reading(
     """
     try:
         yield
-    except CorruptData as error:
+    except (CorruptData, NotFound) as error:
+        # Spark hands errors of its workers on without the kind of thing that they are about.
+        if isinstance(error, NotFound) and error.resource_type not in (None, ResourceType.SNAPSHOT):
+            raise
         # The latest snapshot never expires.
         if base is None or pointer.latest() == base:
             raise

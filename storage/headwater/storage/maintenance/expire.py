@@ -40,9 +40,9 @@ from headwater.storage.snapshot.changelog import (
     write_changelog_hints,
 )
 from headwater.storage.snapshot.consumer import delete_consumer_file
+from headwater.storage.snapshot.expiry_notes import raise_snapshot_note
 from headwater.storage.snapshot.files import (
     hinted_earliest,
-    raise_earliest_hint,
     read_snapshot_file,
     snapshot_file_ids,
 )
@@ -169,7 +169,7 @@ def plan_expiry(
         return nothing
     if snapshots and not dry_run:
         # Before tags and branches are looked for: those that come later are told.
-        raise_earliest_hint(storage.files, storage.layout, end)
+        raise_snapshot_note(storage.files, storage.layout, end)
     going, changelog_holder = _with_changelogs(
         storage, snapshots, kept, latest, changelog_rules, consumers
     )
@@ -230,7 +230,7 @@ def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
         delete_consumer_file(files, layout, consumer_id)
     plan.unneeded.delete_metadata(storage)
     if not plan.is_hinted and plan.result.earliest is not None:
-        raise_earliest_hint(files, layout, plan.result.earliest)
+        raise_snapshot_note(files, layout, plan.result.earliest)
     left: int | None = None
     for snapshot in plan.snapshots:
         if snapshot.id >= plan.changelogs:

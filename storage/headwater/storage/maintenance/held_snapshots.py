@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from headwater.storage.errors import CorruptData
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.files import is_expiring
+from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
+from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import list_tag_files
+from headwater.storage.snapshot.tag import list_tag_files, tag_names
 
-__all__ = ["is_held"]
+__all__ = ["is_held", "while_nothing_expires"]
+
+Result = TypeVar("Result")
 
 
 def is_held(
@@ -34,3 +41,26 @@ def is_held(
         return True
     tags = list_tag_files(files, layout)
     return any(tag.name != beside and tag.snapshot.is_same_commit(snapshot) for tag in tags)
+
+
+def while_nothing_expires(
+    files: FileAccess, layout: TableLayout, work: Callable[[], Result]
+) -> Result:
+    """Do work that reads snapshots and tags of a branch; again, as some went meanwhile.
+
+    Raises:
+        CorruptData: A file cannot be read, and what was there at the beginning is there still.
+    """
+    while True:
+        before = _line(files, layout)
+        try:
+            return work()
+        except CorruptData:
+            if _line(files, layout) == before:
+                raise
+
+
+def _line(files: FileAccess, layout: TableLayout) -> tuple[int, list[str]]:
+    """The earliest snapshot that stays, and the tags."""
+    ids = snapshot_file_ids(files, layout)
+    return first_whole(files, layout, ids), tag_names(files, layout)

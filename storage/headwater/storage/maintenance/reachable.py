@@ -8,21 +8,24 @@ earliest snapshot is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import read_index_manifest
+from headwater.storage.maintenance.held_snapshots import while_nothing_expires
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.changelog import read_changelog_files
-from headwater.storage.snapshot.files import first_whole, read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.expiry_notes import first_whole
+from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 from headwater.storage.table_storage import TableStorage
@@ -172,6 +175,13 @@ class OtherBranches:
     indexes: set[str] = field(default_factory=set)
     statistics: set[str] = field(default_factory=set)
 
+    def add(self, others: OtherBranches) -> None:
+        """Add the files of others to these."""
+        self.data |= others.data
+        self.manifests |= others.manifests
+        self.indexes |= others.indexes
+        self.statistics |= others.statistics
+
 
 def other_branches(storage: TableStorage) -> OtherBranches:
     """The files that the branches beside the storage's own need.
@@ -184,34 +194,42 @@ def other_branches(storage: TableStorage) -> OtherBranches:
     for name in sorted(beside - {storage.layout.branch}):
         layout = replace(storage.layout, branch=name)
         branch = replace(storage, layout=layout, _schemas={})
-        ids = snapshot_file_ids(storage.files, layout)
-        whole = first_whole(storage.files, layout, ids)
-        # Those before lack files, or do not, when an expiry was stopped.
-        history = [
-            one
-            for number in ids
-            if (one := read_snapshot_file(storage.files, layout, number)) is not None
-            and (number >= whole or _is_whole(branch, one))
-        ]
-        tagged = [tag.snapshot for tag in list_tag_files(storage.files, layout)]
-        for position, snapshot in enumerate([*history, *tagged]):
-            if position == 0 or position >= len(history):
-                found.data |= live_paths(branch, snapshot)
-            else:
-                found.data |= _added(branch, snapshot)
-            if position < len(history):
-                # Tags keep no changelogs.
-                found.data |= changelog_paths(branch, snapshot).keys()
-            found.manifests.update(manifest_names(branch, snapshot))
-            index = snapshot.index_manifest
-            if index is not None and index not in found.manifests:
-                found.manifests.add(index)
-                found.indexes.update(needed_index_paths(branch, snapshot))
-            if snapshot.statistics is not None:
-                found.statistics.add(snapshot.statistics)
-        for changelog in read_changelog_files(storage.files, layout):
-            found.data |= changelog_paths(branch, changelog).keys()
-            found.manifests.update(manifest_names(branch, changelog))
+        needs = partial(_needs_of_branch, branch, found.manifests)
+        found.add(while_nothing_expires(storage.files, layout, needs))
+    return found
+
+
+def _needs_of_branch(branch: TableStorage, known: Collection[str]) -> OtherBranches:
+    """The files that one branch and its tags refer to; indexes of known manifests are left out."""
+    found, layout = OtherBranches(), branch.layout
+    ids = snapshot_file_ids(branch.files, layout)
+    whole = first_whole(branch.files, layout, ids)
+    # Those before lack files, or do not, when an expiry was stopped.
+    history = [
+        one
+        for number in ids
+        if (one := read_snapshot_file(branch.files, layout, number)) is not None
+        and (number >= whole or _is_whole(branch, one))
+    ]
+    tagged = [tag.snapshot for tag in list_tag_files(branch.files, layout)]
+    for position, snapshot in enumerate([*history, *tagged]):
+        if position == 0 or position >= len(history):
+            found.data |= live_paths(branch, snapshot)
+        else:
+            found.data |= _added(branch, snapshot)
+        if position < len(history):
+            # Tags keep no changelogs.
+            found.data |= changelog_paths(branch, snapshot).keys()
+        found.manifests.update(manifest_names(branch, snapshot))
+        index = snapshot.index_manifest
+        if index is not None and index not in found.manifests and index not in known:
+            found.manifests.add(index)
+            found.indexes.update(needed_index_paths(branch, snapshot))
+        if snapshot.statistics is not None:
+            found.statistics.add(snapshot.statistics)
+    for changelog in read_changelog_files(branch.files, layout):
+        found.data |= changelog_paths(branch, changelog).keys()
+        found.manifests.update(manifest_names(branch, changelog))
     return found
 
 

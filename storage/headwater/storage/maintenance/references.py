@@ -19,7 +19,7 @@ from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.manifest.file_names import FileNames
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest_list
-from headwater.storage.snapshot.files import first_whole
+from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -272,7 +272,8 @@ class _References:
 
     def _refuse_if_gone(self, root: _Root, name: str) -> None:
         error = self._gone.get(name)
-        if error is not None and self._storage.files.exists(root.path):
+        files = self._storage.files
+        if error is not None and files.exists(root.path) and not is_expiring(files, root.path):
             raise CorruptData(
                 f"{error.message}. {root.path} is there and needs it, so nothing was deleted; if "
                 "an expiry of snapshots was stopped, let it expire them again"

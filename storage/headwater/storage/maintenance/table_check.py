@@ -43,12 +43,8 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
-from headwater.storage.snapshot.files import (
-    first_whole,
-    is_expiring,
-    read_snapshot_file,
-    snapshot_file_ids,
-)
+from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
+from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.table_statistics import read_statistics
 from headwater.storage.snapshot.tag import read_tag_file, tag_names

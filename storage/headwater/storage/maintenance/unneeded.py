@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.maintenance.reachable import (
     OtherBranches,
     added_paths,
@@ -29,6 +30,7 @@ from headwater.storage.manifest.data_file import FileKind, FileSource
 from headwater.storage.snapshot.changelog import (
     read_changelog_files,
 )
+from headwater.storage.snapshot.expiry_notes import first_whole
 from headwater.storage.snapshot.files import (
     read_snapshot_file,
     snapshot_file_ids,
@@ -284,6 +286,19 @@ def read_snapshots(storage: TableStorage, ids: Iterable[int]) -> list[Snapshot]:
     return [snapshot for snapshot in found if snapshot is not None]
 
 
+def _following(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> list[Snapshot]:
+    """The first snapshot after a tag's that stays, as a list of one; of none without any."""
+    ids = snapshot_file_ids(storage.files, storage.layout)
+    whole = first_whole(storage.files, storage.layout, ids)
+    for number in ids:
+        if number > tagged.id and number >= whole:
+            found = read_snapshot_file(storage.files, storage.layout, number)
+            if found is not None:
+                return [found]
+    # The others expired since the listing.
+    return [] if latest is None or latest.id < tagged.id else [latest]
+
+
 def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> Unneeded:
     """The files that only a tag kept, once the tag itself is deleted.
 
@@ -309,13 +324,19 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
     )
     if any(tag.id == tagged.id for tag in tags):
         return Unneeded()
+    try:
+        live = live_paths(storage, tagged)
+    except CorruptData as error:
+        if not isinstance(error.__cause__, NotFound):
+            raise
+        # Its snapshot had expired before the tag held it: what is left of it is orphans.
+        return Unneeded()
     at = bisect_left([tag.id for tag in tags], tagged.id)
-    ids = [n for n in snapshot_file_ids(storage.files, storage.layout) if n > tagged.id]
     # Between two neighbours that both lack a file, nothing else can hold it.
-    neighbours = [*tags[max(at - 1, 0) : at + 1], *read_snapshots(storage, ids[:1])]
+    neighbours = [*tags[max(at - 1, 0) : at + 1], *_following(storage, tagged, latest)]
     changelogs = read_changelog_files(storage.files, storage.layout)
     elsewhere = other_branches(storage)
-    unneeded = Unneeded(dict.fromkeys(live_paths(storage, tagged), 0))
+    unneeded = Unneeded(dict.fromkeys(live, 0))
     needed = elsewhere.data
     for snapshot in neighbours:
         needed |= live_paths(storage, snapshot)

@@ -17,6 +17,7 @@ from headwater.storage.read.managed_blobs import with_values
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.scan.expired_snapshots import naming_expired_of_split
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
@@ -77,7 +78,7 @@ def read_split(
         Batches of `read_schema`; there may be none.
 
     Raises:
-        NotFound: A column does not exist.
+        NotFound: A column does not exist; or a snapshot of the split expired meanwhile.
         CorruptData: A file is missing, truncated or not what the metadata says; the message names
             it.
         Unsupported: A file has a format that is not supported.
@@ -114,7 +115,41 @@ def split_reads(
         storage, split, columns, predicate, row_kinds, blob_places, batch_rows: As for `read_split`.
         keep_deletes: With `row_kinds`: give the retracting row of a key that was deleted, too.
         sequence_numbers: Append a column ``_SEQUENCE_NUMBER``, of a primary-key table only.
+
+    Raises:
+        As `read_split`.
     """
+    with naming_expired_of_split(storage, split):
+        for read in _split_reads(
+            storage,
+            split,
+            columns,
+            predicate,
+            row_kinds,
+            keep_deletes,
+            sequence_numbers,
+            blob_places,
+            batch_rows,
+        ):
+            yield partial(_read, storage, split, read)
+
+
+def _read(storage: TableStorage, split: Split, read: BatchRead) -> Generator[pa.RecordBatch]:
+    with naming_expired_of_split(storage, split):
+        yield from read()
+
+
+def _split_reads(
+    storage: TableStorage,
+    split: Split,
+    columns: Sequence[str] | None,
+    predicate: Predicate | None,
+    row_kinds: bool,
+    keep_deletes: bool,
+    sequence_numbers: bool,
+    blob_places: bool,
+    batch_rows: int,
+) -> Iterator[BatchRead]:
     schema = read_schema(
         storage.schema, columns, row_kinds=row_kinds, sequence_numbers=sequence_numbers
     )

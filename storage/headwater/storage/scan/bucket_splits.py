@@ -22,7 +22,7 @@ from headwater.storage.rows.partition import directory_of_values, partition_valu
 from headwater.storage.scan.found_entries import FoundEntries
 from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.sections import Section, key_sections, lacks_vectors, pack_in_order
-from headwater.storage.scan.split import Split, bucket_split
+from headwater.storage.scan.split import Split, WantedSnapshot, bucket_split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -68,6 +68,7 @@ def packed_splits(
     ends: list[int] = np.cumsum(np.bincount(numbers, minlength=len(buckets))).tolist()
     totals = entries.numbers("total_buckets")
     splits: list[Split] = []
+    wanted = (WantedSnapshot.of(storage, snapshot, changes=streaming),)
     first = 0
     for (partition, bucket), end in zip(buckets, ends, strict=True):
         values = partition_values(storage, partition)
@@ -88,6 +89,7 @@ def packed_splits(
                     False,
                     rows[last] - rows[first],
                     streaming,
+                    snapshots=wanted,
                 )
             )
             first = last
@@ -174,6 +176,7 @@ def keyed_splits(
     return [
         bucket_split(
             storage,
+            snapshot,
             bucket,
             (file for files in each for file in files),
             any(file.file_name in merged for files in each for file in files),

@@ -32,6 +32,7 @@ from headwater.storage.scan.bucket_splits import (
     marked_splits,
     with_deletion_files,
 )
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.found_entries import FoundEntries
 from headwater.storage.scan.partitions import (
     apart_from_partitions,
@@ -40,7 +41,7 @@ from headwater.storage.scan.partitions import (
 )
 from headwater.storage.scan.plan import deletion_files_of, find_live, plan_of
 from headwater.storage.scan.pruning import Pruner
-from headwater.storage.scan.split import ScanPlan, Split
+from headwater.storage.scan.split import ScanPlan, Split, WantedSnapshot
 from headwater.storage.schema.chain import Chain
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -219,8 +220,10 @@ def plan_chain(
         links = chain_links(delta, chain, sorted(targets), anchors, every)
     of_whole = {*full, *(link.anchor for link in links if link.anchor is not None)}
     of_delta = {partition for link in links for partition in link.deltas}
-    wholes = _Side.of(whole, snapshots[0], of_whole, predicate, min_level, schema_number)
-    deltas = _Side.of(delta, snapshots[1], of_delta, predicate, min_level, int)
+    with naming_expired(whole, *filter(None, snapshots[:1])):
+        wholes = _Side.of(whole, snapshots[0], of_whole, predicate, min_level, schema_number)
+    with naming_expired(delta, *filter(None, snapshots[1:])):
+        deltas = _Side.of(delta, snapshots[1], of_delta, predicate, min_level, int)
     found = FoundEntries(
         Entries([]),
         wholes.found.read + deltas.found.read,
@@ -251,7 +254,12 @@ def plan_chain(
         for bucket in files.values():
             made = keyed_splits(storage, shown, bucket, pruner, found)
             splits += [with_deletion_files(each, vectors) for each in made]
-    return plan_of(shown, splits, found)
+    wanted = tuple(
+        WantedSnapshot.of(branch, snapshot)
+        for branch, snapshot in zip((whole, delta), snapshots, strict=True)
+        if snapshot is not None
+    )
+    return plan_of(shown, [replace(split, snapshots=wanted) for split in splits], found)
 
 
 @dataclass(frozen=True)

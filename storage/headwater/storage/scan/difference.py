@@ -35,9 +35,10 @@ from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.by_bucket import Bucket, by_bucket
 from headwater.storage.scan.bucket_splits import is_marked
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.scan.sections import key_sections
-from headwater.storage.scan.split import ScanPlan, Split, bucket_split
+from headwater.storage.scan.split import ScanPlan, Split, WantedSnapshot, bucket_split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -60,6 +61,7 @@ def plan_difference(
         predicate: The condition for wanted rows.
 
     Raises:
+        NotFound: One of the snapshots expired meanwhile.
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
         Invalid: Rows of a key may have lain in another bucket.
         Unsupported: The table has no primary key, and files of the earlier snapshot were rewritten
@@ -76,6 +78,14 @@ def plan_difference(
             "difference across partitions",
             f"table {storage.name} has keys that are unique across partitions",
         )
+    with naming_expired(storage, before, after):
+        splits = _splits(storage, before, after, predicate)
+    return ScanPlan(tuple(splits), after)
+
+
+def _splits(
+    storage: TableStorage, before: Snapshot, after: Snapshot, predicate: Predicate | None
+) -> list[Split]:
     _check_buckets(storage, before, after)
     old = _by_bucket(storage, before, predicate)
     new = _by_bucket(storage, after, predicate)
@@ -92,7 +102,7 @@ def plan_difference(
             for snapshot, side, places in zip((before, after), (old, new), vectors, strict=True)
         )
         splits += (_keyed if storage.schema.primary_keys else _appended)(earlier, later)
-    return ScanPlan(tuple(splits), after)
+    return splits
 
 
 def _check_buckets(storage: TableStorage, before: Snapshot, after: Snapshot) -> None:
@@ -221,8 +231,9 @@ def _appended(earlier: _Side, later: _Side) -> Iterator[Split]:
         )
     added = tuple(file for name, file in later.files.items() if name not in earlier.files)
     if added:
-        split = bucket_split(later.storage, later.entries, added, False, True)
-        yield replace(split, deletion_files=later.vectors_of(added))
+        split = bucket_split(later.storage, later.snapshot, later.entries, added, False, True)
+        wanted = (WantedSnapshot.of(later.storage, later.snapshot),)
+        yield replace(split, deletion_files=later.vectors_of(added), snapshots=wanted)
     remarked = _remarked(earlier, later)
     if remarked:
         yield replace(_compared(earlier, later, remarked), is_marked=True)
@@ -234,13 +245,15 @@ def _compared(earlier: _Side, later: _Side, names: Collection[str]) -> Split:
         tuple(file for name, file in side.files.items() if name in names)
         for side in (later, earlier)
     )
-    split = bucket_split(later.storage, [*earlier.entries, *later.entries], files, True, False)
+    entries = [*earlier.entries, *later.entries]
+    split = bucket_split(later.storage, later.snapshot, entries, files, True, False)
     return replace(
         split,
         row_count=split.row_count + sum(file.row_count for file in before),
         deletion_files=later.vectors_of(files),
         before=before,
         before_deletion_files=earlier.vectors_of(before),
+        snapshots=(*split.snapshots, WantedSnapshot.of(earlier.storage, earlier.snapshot)),
     )
 
 

@@ -1,17 +1,33 @@
-"""Snapshots that a reader wants and expiry has taken, or their changes alone."""
+"""Snapshots that a reader wants and expiry has taken, or their changes alone.
+
+Readers look for nothing before they read. When a file cannot be read, this is the place that tells
+a snapshot that has expired meanwhile from damage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import replace
 
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.errors import CorruptData, NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
-from headwater.storage.scan.split import Split
+from headwater.storage.scan.split import Split, WantedSnapshot
+from headwater.storage.snapshot.expiry_notes import first_whole_changelog, is_expiring
+from headwater.storage.snapshot.files import read_snapshot_file
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.tag import list_tag_files
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["expired", "is_complete", "lost_its_changes"]
+__all__ = [
+    "changes_expired",
+    "expired",
+    "is_complete",
+    "lost_its_changes",
+    "naming_expired",
+    "naming_expired_of_split",
+    "rows_expired",
+]
 
 
 def expired(storage: TableStorage, snapshot_id: int, earliest: int | None = None) -> NotFound:
@@ -23,14 +39,100 @@ def expired(storage: TableStorage, snapshot_id: int, earliest: int | None = None
         earliest: The earliest one there is, if known.
     """
     there = "" if earliest is None else f" The earliest snapshot is {earliest}."
-    return NotFound(
+    return _not_found(
+        snapshot_id,
         f"table {storage.name}: snapshot {snapshot_id} has expired, so its changes can no longer "
         f"be read.{there} Start again from a full read, or let snapshots or changelogs (option "
         "changelog.time-retained) live longer; a consumer "
         "holds back expiry as long as it does not expire itself",
-        resource_type=ResourceType.SNAPSHOT,
-        resource_name=str(snapshot_id),
     )
+
+
+def _expired_under(storage: TableStorage, snapshot_id: int) -> NotFound:
+    """The error of a reader whose snapshot expired while it was read."""
+    return _not_found(
+        snapshot_id,
+        f"table {storage.name}: snapshot {snapshot_id} expired while it was read, and with it "
+        "files that it needs; read the latest snapshot, or one that a tag keeps, and let "
+        "'snapshot.time-retained' be longer than any read",
+    )
+
+
+def _not_found(snapshot_id: int, message: str) -> NotFound:
+    return NotFound(message, resource_type=ResourceType.SNAPSHOT, resource_name=str(snapshot_id))
+
+
+@contextmanager
+def naming_expired(
+    storage: TableStorage, *snapshots: Snapshot, changes: bool = False
+) -> Generator[None]:
+    """Say which snapshot has expired, where that is why files of it cannot be read.
+
+    Args:
+        storage: The table.
+        snapshots: The snapshots that are read.
+        changes: True if only their changes are read.
+
+    Raises:
+        NotFound: A file cannot be read, and one of the snapshots has expired.
+        CorruptData: A file cannot be read, though the snapshots are there.
+    """
+    try:
+        yield
+    except CorruptData as error:
+        for snapshot in snapshots:
+            wanted = WantedSnapshot.of(storage, snapshot, changes=changes)
+            if _has_expired(storage, wanted):
+                raise _error(storage, wanted) from error
+        raise
+
+
+@contextmanager
+def naming_expired_of_split(storage: TableStorage, split: Split) -> Generator[None]:
+    """As `naming_expired`, of the snapshots that a split was planned of."""
+    try:
+        yield
+    except CorruptData as error:
+        for wanted in split.snapshots:
+            if _has_expired(storage, wanted):
+                raise _error(storage, wanted) from error
+        raise
+
+
+def _error(storage: TableStorage, wanted: WantedSnapshot) -> NotFound:
+    number = wanted.identity.id
+    return expired(storage, number) if wanted.changes else _expired_under(storage, number)
+
+
+def _has_expired(storage: TableStorage, wanted: WantedSnapshot) -> bool:
+    layout = replace(storage.layout, branch=wanted.branch)
+    there = replace(storage, layout=layout)
+    if wanted.changes:
+        return changes_expired(there, wanted.identity.id)
+    if not rows_expired(there, wanted.identity.id):
+        found = read_snapshot_file(there.files, layout, wanted.identity.id)
+        if found is not None and found.identity.is_same_commit(wanted.identity):
+            return False
+    try:
+        tags = list_tag_files(there.files, layout)
+    except CorruptData:
+        return False
+    return not any(tag.snapshot.identity.is_same_commit(wanted.identity) for tag in tags)
+
+
+def rows_expired(storage: TableStorage, snapshot_id: int) -> bool:
+    """True if a snapshot is gone, or may lack files as an expiry has begun to take it."""
+    path = storage.layout.snapshot(snapshot_id)
+    return not storage.files.exists(path) or is_expiring(storage.files, path)
+
+
+def changes_expired(storage: TableStorage, snapshot_id: int) -> bool:
+    """True if the changes of a snapshot are gone, or may be going."""
+    if snapshot_id < first_whole_changelog(storage.files, storage.layout):
+        return True
+    layout = storage.layout
+    paths = (layout.snapshot(snapshot_id), layout.changelog(snapshot_id))
+    return not any(storage.files.exists(path) for path in paths)
 
 
 def lost_its_changes(storage: TableStorage, snapshot: Snapshot) -> bool:

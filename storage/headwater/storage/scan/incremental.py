@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator
 
-from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.errors import Invalid
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.past import earlier_ids
@@ -67,11 +67,7 @@ def plans_between(
     """
     for number in range(since + 1, until + 1):
         snapshot = find_changes(storage, latest, number)
-        try:
-            plan = _plan(storage, snapshot, mode, with_overwrites, predicate)
-        except CorruptData:
-            find_changes(storage, latest, number)  # which raises when it has expired meanwhile
-            raise
+        plan = _plan(storage, snapshot, mode, with_overwrites, predicate)
         if plan is not None:
             yield plan
 

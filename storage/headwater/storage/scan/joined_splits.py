@@ -12,13 +12,17 @@ from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.row_ranges import RowRange, row_ranges
 from headwater.storage.scan.sections import pack_in_order
 from headwater.storage.scan.split import Split, bucket_split
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["joined_splits"]
 
 
 def joined_splits(
-    storage: TableStorage, buckets: Iterable[Sequence[ManifestEntry]], pruner: Pruner
+    storage: TableStorage,
+    snapshot: Snapshot,
+    buckets: Iterable[Sequence[ManifestEntry]],
+    pruner: Pruner,
 ) -> list[Split]:
     """The splits of the rows that may match, ordered by row id in each bucket.
 
@@ -27,6 +31,7 @@ def joined_splits(
 
     Args:
         storage: The table.
+        snapshot: The snapshot.
         buckets: The files of each bucket.
         pruner: Tells which statistics may match.
 
@@ -50,6 +55,6 @@ def joined_splits(
         ]
         for group in pack_in_order(wanted, weight, target):
             files = (file for rows in group for file in rows.all_files)
-            split = bucket_split(storage, bucket, files, False, False)
+            split = bucket_split(storage, snapshot, bucket, files, False, False)
             splits.append(replace(split, row_count=sum(rows.row_count for rows in group)))
     return splits

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headwater.storage.errors import NotFound
 from headwater.storage.files.layout import POSTPONE_BUCKET
@@ -18,7 +19,7 @@ from headwater.storage.scan.bucket_splits import in_order_of_writing
 from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.plan import changed_files, plan_of
 from headwater.storage.scan.pruning import Pruner
-from headwater.storage.scan.split import ScanPlan, Split, bucket_split
+from headwater.storage.scan.split import ScanPlan, Split, WantedSnapshot, bucket_split
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -80,7 +81,7 @@ class _Changes:
             partitions.setdefault(entry.partition, []).append(entry)
         gone = [entry for entry in self.entries if entry.kind is FileKind.DELETE]
         came = [entry for entry in self.entries if entry.kind is FileKind.ADD]
-        before = self._vectors(self._before(), gone) if gone else {}
+        before = self._vectors(self.before, gone) if gone else {}
         after = self._vectors(self.snapshot, came)
         splits: list[Split] = []
         for entries in partitions.values():
@@ -110,7 +111,7 @@ class _Changes:
         gone = [entry for entry in entries if entry.kind is FileKind.DELETE]
         came = [entry for entry in entries if entry.kind is FileKind.ADD]
         files = in_order_of_writing([self._wholly_named(entry) for entry in came])
-        split = bucket_split(self.storage, entries, files, bool(gone), True)
+        split = bucket_split(self.storage, self.snapshot, entries, files, bool(gone), True)
         if not gone:
             # Rows beside what was overwritten, which may take others back.
             return split
@@ -122,6 +123,7 @@ class _Changes:
             row_count=sum(entry.file.row_count for entry in entries),
             before_deletion_files=_of(gone, before),
             deletion_files=_of(came, after),
+            snapshots=(*split.snapshots, WantedSnapshot.of(self.storage, self.before)),
         )
 
     def _wholly_named(self, entry: ManifestEntry) -> DataFile:
@@ -130,7 +132,9 @@ class _Changes:
         path = entry.file.external_path or f"{directory}/{entry.file.file_name}"
         return replace(entry.file, external_path=path)
 
-    def _before(self) -> Snapshot:
+    @cached_property
+    def before(self) -> Snapshot:
+        """The snapshot that had the rows which went; raises NotFound."""
         try:
             return self.storage.snapshot(self.snapshot.id - 1)
         except NotFound:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.predicate.tree import And
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -37,15 +38,16 @@ def partitions_with_rows(
         min_level: Only files of this LSM level and above are looked at.
 
     Raises:
+        NotFound: The snapshot expired meanwhile.
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
     """
     if snapshot is None:
         return frozenset()
     schema = storage.schema
     least = max(min_level, least_level(schema))
-    entries = live_entries(
-        storage, snapshot, predicate=_on_partitions(predicate, schema.partition_keys)
-    )
+    within = _on_partitions(predicate, schema.partition_keys)
+    with naming_expired(storage, snapshot):
+        entries = live_entries(storage, snapshot, predicate=within)
     return frozenset(
         entry.partition
         for entry in entries

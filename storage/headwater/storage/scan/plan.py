@@ -32,13 +32,18 @@ from headwater.storage.scan.bucket_splits import (
     packed_splits,
     with_deletion_files,
 )
-from headwater.storage.scan.expired_snapshots import expired, is_complete, lost_its_changes
+from headwater.storage.scan.expired_snapshots import (
+    expired,
+    is_complete,
+    lost_its_changes,
+    naming_expired,
+)
 from headwater.storage.scan.found_entries import FoundEntries
 from headwater.storage.scan.joined_splits import joined_splits
 from headwater.storage.scan.live import entries_of_few, manifests_of
 from headwater.storage.scan.postponed import postponed_splits
 from headwater.storage.scan.pruning import Pruner
-from headwater.storage.scan.split import ScanPlan, Split, bucket_split
+from headwater.storage.scan.split import ScanPlan, Split, WantedSnapshot, bucket_split
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -138,6 +143,7 @@ def plan_snapshot(
             as a whole do: rows that wait for a compaction are merged with those of the buckets.
 
     Raises:
+        NotFound: The snapshot expired meanwhile.
         CorruptData: A manifest list or manifest is missing or malformed; the message names it.
         Unsupported: The table has options that are not supported.
     """
@@ -159,15 +165,16 @@ def plan_snapshot(
     if hides and not (with_level_zero and options.marks_superseded_rows):
         min_level = max(min_level, 1)
     pruner = Pruner(storage, predicate)
-    found = find_live(storage, snapshot, pruner)
-    if min_level:
-        found.only(found.entries.numbers("level") >= min_level)
-    if created_since is not None:
-        created = (_created(entry.file) >= created_since for entry in found.entries)
-        found.only(np.fromiter(created, np.bool_, len(found.entries)))
-    places = deletion_files_of(storage, snapshot, found.entries)
+    with naming_expired(storage, snapshot):
+        found = find_live(storage, snapshot, pruner)
+        if min_level:
+            found.only(found.entries.numbers("level") >= min_level)
+        if created_since is not None:
+            created = (_created(entry.file) >= created_since for entry in found.entries)
+            found.only(np.fromiter(created, np.bool_, len(found.entries)))
+        places = deletion_files_of(storage, snapshot, found.entries)
     if options.evolves_columns:
-        splits = joined_splits(storage, _by_bucket(found.entries), pruner)
+        splits = joined_splits(storage, snapshot, _by_bucket(found.entries), pruner)
     elif keyed:
         splits = _splits_of_keys(storage, snapshot, pruner, found, places, with_postponed, merges)
     else:
@@ -199,7 +206,9 @@ def _splits_of_keys(
                 files = sorted(
                     (entry.file for entry in bucket), key=lambda file: file.creation_time or 0
                 )
-                splits.append(bucket_split(storage, bucket, files, False, True))
+                split = bucket_split(storage, snapshot, bucket, files, False, True)
+                wanted = (WantedSnapshot.of(storage, snapshot),)
+                splits.append(replace(split, snapshots=wanted))
         elif is_marked(storage, bucket):
             splits += marked_splits(storage, snapshot, bucket, pruner, found)
         else:
@@ -213,6 +222,7 @@ def plan_delta(
     """Plan to read the rows that a snapshot's commit added, row by row, deletes included.
 
     Raises:
+        NotFound: The snapshot's changes expired meanwhile.
         CorruptData: As `plan_snapshot`.
         Unsupported: As `plan_snapshot`.
     """
@@ -227,7 +237,8 @@ def plan_changelog(
     """Plan to read the changelog files of a snapshot's commit, row by row; none, if it has none.
 
     Raises:
-        NotFound: A branch begins with the snapshot, and the table's expiry has taken its changelog.
+        NotFound: The changelog expired meanwhile; or a branch begins with the snapshot, and the
+            table's expiry has taken its changelog.
         CorruptData: As `plan_snapshot`.
         Unsupported: As `plan_snapshot`.
     """
@@ -255,7 +266,8 @@ def _plan_changes(
 ) -> ScanPlan:
     storage.refuse(Operation.STREAM)
     pruner = Pruner(storage, predicate)
-    found = _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner)
+    with naming_expired(storage, snapshot, changes=True):
+        found = _collect(storage, _manifests(storage, snapshot, manifest_list, size_field), pruner)
     # An overwrite's deletes concern files of earlier commits.
     found.entries = _added(found.entries)
     if storage.schema.table_options.evolves_columns:
@@ -273,7 +285,7 @@ def _plan_changes(
         if snapshot.commit_kind is not CommitKind.COMPACT:
             # A compaction's changelog is sorted by key, whatever the rows' numbers.
             files = in_order_of_writing(files)
-        splits.append(bucket_split(storage, bucket, files, False, True))
+        splits.append(bucket_split(storage, snapshot, bucket, files, False, True))
     return plan_of(snapshot, splits, found)
 
 
@@ -285,8 +297,10 @@ def _plan_appended(
         first_new = first_new_row_id(storage, snapshot)
         appended = (is_appended(entry, first_new) for entry in found.entries)
         found.only(np.fromiter(appended, np.bool_, len(found.entries)))
-    splits = joined_splits(storage, _by_bucket(found.entries), pruner)
-    return plan_of(snapshot, [replace(split, streaming=True) for split in splits], found)
+    splits = joined_splits(storage, snapshot, _by_bucket(found.entries), pruner)
+    wanted = (WantedSnapshot.of(storage, snapshot, changes=True),)
+    splits = [replace(split, streaming=True, snapshots=wanted) for split in splits]
+    return plan_of(snapshot, splits, found)
 
 
 def plan_of(snapshot: Snapshot, splits: Iterable[Split], found: FoundEntries) -> ScanPlan:

@@ -64,7 +64,7 @@ def _postponed_split(
     deleted = [places.get((partition, number), {}) for number in real]
     names = {entry.file.file_name for entry in entries}
     files = (_with_path(storage, entry) for entry in entries)
-    split = bucket_split(storage, waiting, files, True, False)
+    split = bucket_split(storage, snapshot, waiting, files, True, False)
     return replace(
         split,
         bucket=numbers[0],

@@ -12,11 +12,31 @@ from headwater.storage.index.deletion_files import DeletionFile
 from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, ManifestEntry
 from headwater.storage.rows.partition import directory_of_values, partition_values
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["ScanPlan", "Split", "bucket_split"]
+__all__ = ["ScanPlan", "Split", "WantedSnapshot", "bucket_split"]
+
+
+@dataclass(frozen=True)
+class WantedSnapshot:
+    """A snapshot that files are read of. It pickles.
+
+    Attributes:
+        branch: The branch.
+        identity: The snapshot.
+        changes: True if only its changes are read, which may outlive it.
+    """
+
+    branch: str
+    identity: SnapshotIdentity
+    changes: bool = False
+
+    @staticmethod
+    def of(storage: TableStorage, snapshot: Snapshot, *, changes: bool = False) -> WantedSnapshot:
+        """A snapshot of a table's or branch's own."""
+        return WantedSnapshot(storage.layout.branch, snapshot.identity, changes)
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,7 @@ class Split:
         live_rows: By the names of files, the rows that a merge of all files picks of them, where
             that is known: then nothing is merged. All rows are live of files without an entry but
             for those that retract. None if it is not known.
+        snapshots: The snapshots that the files are read of.
     """
 
     partition: bytes
@@ -71,6 +92,7 @@ class Split:
     branch: str | None = None
     is_marked: bool = False
     live_rows: Mapping[str, LiveRows] | None = field(default=None, hash=False)
+    snapshots: tuple[WantedSnapshot, ...] = field(default=(), compare=False)
 
     @property
     def is_counted(self) -> bool:
@@ -119,12 +141,13 @@ class ScanPlan:
 
 def bucket_split(
     storage: TableStorage,
+    snapshot: Snapshot,
     bucket: Sequence[ManifestEntry],
     files: Iterable[DataFile],
     needs_merge: bool,
     streaming: bool,
 ) -> Split:
-    """A split of files of one bucket, before their deletion vectors are looked up."""
+    """A split of a snapshot's files of one bucket, before their deletion vectors are looked up."""
     first = bucket[0]
     chosen = tuple(files)
     values = partition_values(storage, first.partition)
@@ -138,4 +161,5 @@ def bucket_split(
         needs_merge,
         sum(file.row_count for file in chosen),
         streaming,
+        snapshots=(WantedSnapshot.of(storage, snapshot, changes=streaming),),
     )

@@ -17,7 +17,7 @@ from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.scan.expired_snapshots import expired
+from headwater.storage.scan.expired_snapshots import changes_expired, expired, rows_expired
 from headwater.storage.scan.overwritten import plan_overwritten
 from headwater.storage.scan.past import first_snapshot_since, latest_compacted
 from headwater.storage.scan.plan import plan_changelog, plan_delta, plan_snapshot
@@ -25,6 +25,7 @@ from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.split import ScanPlan
 from headwater.storage.schema.read_start import BY_CREATION, ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
+from headwater.storage.snapshot.expiry_notes import first_whole_changelog
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
@@ -46,6 +47,7 @@ __all__ = [
     "latest_full",
     "next_plan",
     "next_plan_unchecked",
+    "position_expired",
     "starting_position",
 ]
 
@@ -194,11 +196,7 @@ def from_timestamp(
     """
     if newest is None or newest.time_millis < time_millis:
         return latest(newest)
-    present = {
-        *changelog_file_ids(storage.files, storage.layout),
-        *snapshot_file_ids(storage.files, storage.layout),
-    }
-    ids = sorted(number for number in present if number < newest.id)
+    ids = [number for number in _ids_with_changes(storage) if number < newest.id]
 
     def committed(number: int) -> int:
         return changes_of(storage, number).time_millis
@@ -285,13 +283,17 @@ def earliest_changes(storage: TableStorage, newest: Snapshot | None) -> StreamPo
     """The position of the earliest snapshot whose changes can be read, for a start that is gone."""
     if newest is None:
         return latest(newest)
-    present = {
-        *changelog_file_ids(storage.files, storage.layout),
-        *snapshot_file_ids(storage.files, storage.layout),
-    }
-    return StreamPosition(
-        min((number for number in present if number < newest.id), default=newest.id)
-    )
+    present = _ids_with_changes(storage)
+    return StreamPosition(min([*present, newest.id]))
+
+
+def _ids_with_changes(storage: TableStorage) -> list[int]:
+    """The ids of the snapshots whose changes can be read, ascending."""
+    files, layout = storage.files, storage.layout
+    # The note first: what goes afterwards is told when it is read.
+    first = first_whole_changelog(files, layout)
+    present = {*changelog_file_ids(files, layout), *snapshot_file_ids(files, layout)}
+    return sorted(number for number in present if number >= first)
 
 
 def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:
@@ -431,10 +433,21 @@ def _plan(
             return plan_delta(storage, snapshot, predicate=predicate)
         return None
     except CorruptData as error:
-        # Expiry deletes a snapshot's manifests after its file.
-        if storage.files.exists(storage.layout.snapshot(snapshot.id)):
+        if not position_expired(storage, position):
             raise
         raise expired(storage, snapshot.id) from error
+
+
+def position_expired(storage: TableStorage, position: StreamPosition) -> bool:
+    """True if what a position wants has expired, be it that its files are only about to go."""
+    number = position.snapshot_id
+    if not position.changes:
+        return rows_expired(storage, number)
+    options = storage.schema.table_options
+    tells_overwrites = options.streaming_read_overwrite and bool(storage.schema.primary_keys)
+    return changes_expired(storage, number) or (
+        tells_overwrites and number > 1 and rows_expired(storage, number - 1)
+    )
 
 
 def _keeps_changelog(storage: TableStorage) -> bool:

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.stream import (
     StreamPosition,
-    changes_of,
     check_history,
     find_changes,
     next_plan_unchecked,
+    position_expired,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -285,16 +285,9 @@ def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[N
     try:
         yield
     except CorruptData as error:
-        find = changes_of if position.changes else TableStorage.snapshot
-        options = storage.schema.table_options
-        tells_overwrites = options.streaming_read_overwrite and bool(storage.schema.primary_keys)
-        try:
-            find(storage, position.snapshot_id)
-            if position.changes and tells_overwrites and position.snapshot_id > 1:
-                storage.snapshot(position.snapshot_id - 1)
-        except NotFound:
-            raise expired(storage, position.snapshot_id) from error
-        raise
+        if not position_expired(storage, position):
+            raise
+        raise expired(storage, position.snapshot_id) from error
 
 
 def _is_beyond(plan: ScanPlan, at: StreamPosition, end: StreamPosition) -> bool:

@@ -23,10 +23,7 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = [
     "FileSnapshotPointer",
-    "first_whole",
     "hinted_earliest",
-    "is_expiring",
-    "raise_earliest_hint",
     "read_hint",
     "read_snapshot_file",
     "snapshot_file_ids",
@@ -94,39 +91,6 @@ def hinted_earliest(files: FileAccess, layout: TableLayout) -> int | None:
     if hinted is None or files.exists(layout.snapshot(hinted - 1)):
         return None
     return hinted if files.exists(layout.snapshot(hinted)) else None
-
-
-def first_whole(files: FileAccess, layout: TableLayout, ids: Sequence[int]) -> int:
-    """The first of some snapshots, ascending, that no expiry has begun to take away.
-
-    0 if there are none. Those before it may lack files, where an expiry was stopped.
-    """
-    hinted = read_hint(files, layout.earliest_hint)
-    return hinted if hinted is not None and hinted in ids else min(ids, default=0)
-
-
-def is_expiring(files: FileAccess, path: str) -> bool:
-    """True if a file is a snapshot that an expiry has begun to take away.
-
-    Args:
-        files: Access to the table's files.
-        path: The file's URI.
-    """
-    directory, _, name = path.rpartition("/")
-    number = name.removeprefix(_PREFIX)
-    hinted = read_hint(files, f"{directory}/EARLIEST") if number.isdecimal() else None
-    return (
-        hinted is not None
-        and int(number) < hinted
-        and files.exists(f"{directory}/{_PREFIX}{hinted}")
-    )
-
-
-def raise_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
-    """Note the earliest snapshot that stays, unless a later one that is there is noted already."""
-    hinted = read_hint(files, layout.earliest_hint)
-    if hinted is None or hinted < snapshot_id or not files.exists(layout.snapshot(hinted)):
-        write_earliest_hint(files, layout, snapshot_id)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from headwater.storage.manifest.key_range import end_fields
 from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -177,7 +178,10 @@ def files_table(storage: TableStorage, snapshot: Snapshot | None) -> pa.Table:
 def _files(
     storage: TableStorage, snapshot: Snapshot | None
 ) -> tuple[list[ManifestEntry], Mapping[bytes, str]]:
-    entries = [] if snapshot is None else live_entries(storage, snapshot)
+    entries = []
+    if snapshot is not None:
+        with naming_expired(storage, snapshot):
+            entries = live_entries(storage, snapshot)
     partitions = shown_partitions(storage, (entry.partition for entry in entries))
     entries.sort(
         key=lambda entry: (
