@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
+from headwater.storage.errors import Invalid
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -112,6 +113,24 @@ def test_writes_of_the_format_fill_up_no_char_that_is_text(lake: SparkLake, valu
         assert rows(lake.sql("SELECT c FROM db.t")) == [("ab",)] * 3
     new.write.format("headwater").mode("append").save("db.t")
     assert lake.catalog.table("db.t").scan().to_arrow()["c"].to_pylist() == ["ab"] * 3 + ["ab   "]
+
+
+def test_char_is_text_where_it_is_declared_as_such(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT)")
+    with settings(lake.spark, legacy_charVarcharAsString="true"):
+        lake.sql("CREATE TABLE db.u (c CHAR(5), v VARCHAR(3), s STRUCT<c: CHARACTER(2)>)")
+        lake.sql("ALTER TABLE db.t ADD COLUMN v VARCHAR(3)")
+        for length in ("", "(0)", "(1, 2)"):
+            with pytest.raises(Invalid, match=r"length|type"):
+                lake.sql(f"CREATE TABLE db.w (v VARCHAR{length})")
+    assert dict(lake.table("db.u").dtypes) == {
+        "c": "string",
+        "v": "string",
+        "s": "struct<c:string>",
+    }
+    lake.sql("INSERT INTO db.u VALUES ('longer', 'longer', named_struct('c', 'longer'))")
+    lake.sql("INSERT INTO db.t VALUES (1, 'longer')")
+    assert rows(lake.sql("SELECT u.c, u.v, s.c FROM db.u, db.t WHERE t.v = 'longer'"))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ has a text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from headwater.spark.char_types import AS_TEXT
 from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.names import quoted_identifier, string_literal
@@ -79,6 +80,8 @@ def session_type_names(spark: SparkSession) -> dict[str, str]:
         found["TIMESTAMP"] = "TIMESTAMP_NTZ"
     if is_set(spark, "spark.sql.charAsVarchar"):
         found |= {"CHAR": "VARCHAR", "CHARACTER": "VARCHAR"}
+    if is_set(spark, AS_TEXT):
+        found |= dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), "STRING")
     return found
 
 
@@ -92,8 +95,8 @@ def read_type(statement: Statement) -> DataType:
         Invalid: There is no type.
     """
     refused = statement.unexpected("a type")
-    name = statement.name().upper()
-    name = statement.type_names.get(name, name)
+    written = statement.name().upper()
+    name = statement.type_names.get(written, written)
     match name:
         case "ARRAY" | "MULTISET":
             statement.expect("<")
@@ -121,6 +124,8 @@ def read_type(statement: Statement) -> DataType:
         case "VARIANT":
             return VariantType()
     if name in _PLAIN:
+        if written in _LENGTHS:
+            _bounded(written, _read_parameters(statement), refused)
         return _PLAIN[name]
     parameters = _read_parameters(statement)
     first = parameters[0] if parameters else None
@@ -141,16 +146,24 @@ def read_type(statement: Statement) -> DataType:
         return AtomicType(
             root, precision=min(digits, _MOST_TIME_DIGITS) if root is Root.TIME else digits
         )
-    if name in _LENGTHS and len(parameters) <= 1:
-        root, default = _LENGTHS[name]
-        if first is None and default is not None:
-            return AtomicType(Root.VARBINARY, length=MAX_LENGTH)
-        if first is None:
-            raise Invalid(f"type {name} needs a length: write {name}(10)")
-        if not 1 <= first <= MAX_LENGTH:
-            raise Invalid(f"{name}({first}): the length must be between 1 and {MAX_LENGTH}")
-        return AtomicType(root, length=first)
+    if name in _LENGTHS:
+        return _bounded(name, parameters, refused)
     raise refused
+
+
+def _bounded(name: str, parameters: Sequence[int], refused: Invalid) -> AtomicType:
+    """A type of `_LENGTHS`, with its length in brackets."""
+    if len(parameters) > 1:
+        raise refused
+    root, default = _LENGTHS[name]
+    if not parameters:
+        if default is None:
+            raise Invalid(f"type {name} needs a length: write {name}(10)")
+        return AtomicType(Root.VARBINARY, length=MAX_LENGTH)
+    (length,) = parameters
+    if not 1 <= length <= MAX_LENGTH:
+        raise Invalid(f"{name}({length}): the length must be between 1 and {MAX_LENGTH}")
+    return AtomicType(root, length=length)
 
 
 def _read_parameters(statement: Statement) -> list[int]:
