@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -421,7 +422,7 @@ def test_a_compaction_joins_files_of_blobs_if_asked_to(lake: Lake) -> None:
 BLOB_VALUES = st.none() | st.binary(max_size=12)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data(), target=st.sampled_from(["1 b", "60 b", "1 mb"]))
 def test_random_changes_of_blobs_equal_those_of_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, target: str

@@ -25,6 +25,7 @@ from tests.catalog.evolved_tables import (
     streamed_ids,
     update,
 )
+from tests.examples import examples
 
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, CorruptData, Invalid, Unsupported
@@ -374,7 +375,7 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.examples import examples
 
 from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.identifier import Identifier
@@ -125,5 +126,6 @@ class Labelled(RuleBasedStateMachine):
 
 def test_labels_belong_to_things() -> None:
     run_state_machine_as_test(
-        Labelled, settings=settings(max_examples=10, stateful_step_count=25, deadline=None)
+        Labelled,
+        settings=settings(max_examples=examples(10), stateful_step_count=25, deadline=None),
     )

@@ -8,9 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.examples import examples
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -173,10 +175,17 @@ class CleaningAmongHistories(RuleBasedStateMachine):
         assert self.table.remove_orphan_files(older_than=timedelta(0)).files == ()
 
 
-TestCleaningAmongHistories = CleaningAmongHistories.TestCase
-TestCleaningAmongHistories.settings = settings(
-    max_examples=15,
+class MoreHistories(CleaningAmongHistories):
+    """The same for more histories."""
+
+
+_HISTORIES = settings(
+    max_examples=examples(15),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+TestCleaningAmongHistories = CleaningAmongHistories.TestCase
+TestCleaningAmongHistories.settings = _HISTORIES
+TestCleaningAmongMoreHistories = pytest.mark.modes(MoreHistories.TestCase)
+TestCleaningAmongMoreHistories.settings = settings(_HISTORIES, max_examples=15)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.interrupted import Racing
 
 from headwater.catalog.table.table import Table
@@ -319,7 +320,7 @@ STEPS = st.lists(
 
 @every_kind
 @settings(
-    max_examples=6,
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

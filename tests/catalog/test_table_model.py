@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.examples import examples
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -293,7 +294,10 @@ class LongWalk(TableAgainstDictionary):
 
 
 _WALK = settings(
-    max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(6),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestTableAgainstDictionary = TableAgainstDictionary.TestCase
 TestTableAgainstDictionary.settings = _WALK

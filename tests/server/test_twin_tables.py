@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests import plain_http
+from tests.examples import examples
 from tests.server.restricted import SCHEMA, concat, filter_policy, leaf, mask_policy
 
 from headwater.catalog.model.principal import Scope
@@ -137,7 +138,7 @@ def test_what_is_not_shown_changes_no_answer(ask: Ask, is_keyed: bool) -> None:
     shown = 0
 
     # Which rows of a primary-key table are merged together depends on all of its keys.
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(80), deadline=None)
     @given(body=_bodies(in_parts=not is_keyed))
     @example(body={"where": "id >= 0"})
     @example(body={"select": ["id"], "where": "salary > 1", "filterColumns": ["salary"]})

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.compaction.plan import plan_compaction
@@ -85,7 +86,7 @@ def _files(table: StoredTable) -> tuple[set[str], set[str]]:
     return {path.rsplit("/", 1)[1] for path in table.files_below("") if "/data-" in path}, live
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.one_of(

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.modes import essential
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.compaction.sort_key import SortKey, sort_key
@@ -179,7 +181,7 @@ VALUES = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -239,7 +241,7 @@ class Batches:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("distinct", [1, 2, 5, 100_000])
+@pytest.mark.parametrize("distinct", essential([1, 2, 5, 100_000], {5, 100_000}))
 def test_rows_beyond_memory_are_sorted_on_disk(
     new_table: NewTable, strategy: str, distinct: int
 ) -> None:

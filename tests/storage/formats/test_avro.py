@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.files.local import LocalFileAccess, local_uri
@@ -276,7 +277,9 @@ def test_a_length_beyond_the_files_takes_no_memory(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 @pytest.mark.parametrize("codec", ["zstd", "null"])

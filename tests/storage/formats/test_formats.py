@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.capabilities import FILE_FORMATS
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
@@ -212,7 +213,7 @@ _TYPES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_any_rows_come_back(

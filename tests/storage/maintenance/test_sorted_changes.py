@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
+from tests.examples import examples
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -99,7 +100,9 @@ def _rewrite(table: Table, parts: Iterator[KeyChanges]) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(hs.sampled_from(list(KEYS)), hs.sampled_from(list(ENGINES)), hs.integers(1, 3), hs.data())
 def test_changed_rows_are_those_of_a_model_and_later_rows_are_merged_with_them(

@@ -10,6 +10,7 @@ import fastavro
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.files.layout import TableLayout
@@ -459,7 +460,9 @@ def test_a_damaged_block_names_its_file(tmp_path: Path, codec: str) -> None:
 
 
 @settings(
-    deadline=None, max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(500),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_any_damage_is_corrupt_data_or_harmless(tmp_path: Path, data: st.DataObject) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import Invalid
 from headwater.storage.merge.field_aggregates import (
@@ -206,7 +207,7 @@ def _fits(value: _Value, arrow: pa.DataType) -> bool:
     _CASES,
     ids=[f"{type(case[0]).__name__}-{case[1]}-{at}" for at, case in enumerate(_CASES)],
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_groups_become_what_their_rows_do_one_after_another(
     case: tuple[AggregateFunction, pa.DataType, st.SearchStrategy[_Value], _Rule],

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
+from tests.examples import examples
+from tests.modes import essential
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.merge.column_functions import ColumnFunction
@@ -193,9 +195,9 @@ def _plain(value: _Value) -> _Value:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(name, marks=[] if name in _ALWAYS else pytest.mark.modes) for name in _CASES],
+    essential(_CASES, _ALWAYS),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_groups_become_what_their_rows_do_one_after_another(case: str, data: st.DataObject) -> None:
     arrow, name, options, values, step = _CASES[case]

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.modes import essential
 
 from headwater.client import connect
 from headwater.storage.errors import Invalid, Unsupported
@@ -276,9 +278,9 @@ _ALWAYS = ("removing", "functions", "two remove")
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(name, marks=[] if name in _ALWAYS else pytest.mark.modes) for name in _CASES],
+    essential(_CASES, _ALWAYS),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 def test_rows_become_what_paimon_makes_of_them_one_after_another(
     case: str, data: st.DataObject

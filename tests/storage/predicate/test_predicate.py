@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.predicate.filter import (
@@ -246,7 +247,7 @@ def test_a_very_deep_condition_is_refused_not_fatal(opening: str) -> None:
 
 
 def test_very_many_conditions_are_refused_not_fatal() -> None:
-    many = parse_predicate(" OR ".join(f"n = {n}" for n in range(20_000)), SCHEMA)
+    many = parse_predicate(" OR ".join(f"n = {n}" for n in range(5_000)), SCHEMA)
     with pytest.raises(Unsupported, match="IN"):
         to_expression(many, SCHEMA)
     few = parse_predicate(" OR ".join(f"n = {n}" for n in range(2_000)), SCHEMA)
@@ -434,7 +435,7 @@ def _table(rows: list[Row]) -> pa.Table:
     )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(_predicates, _rows)
 @example(Not(In("f", (0.0,))), [dict.fromkeys(VALUES, None) | {"f": -0.0}])
 def test_an_expression_selects_the_true_rows(predicate: Predicate, rows: list[Row]) -> None:
@@ -461,7 +462,7 @@ def test_floating_point_numbers_are_ordered_with_nan_last(
         assert repr(found) == repr(true)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(_predicates, _rows, st.booleans(), st.sets(_names))
 def test_statistics_never_hide_a_true_row(
     predicate: Predicate, rows: list[Row], counted: bool, unknown: set[str]
@@ -481,7 +482,7 @@ def test_statistics_never_hide_a_true_row(
         assert [row for row in rows if _truth(predicate, row) is True] == []
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(_predicates, _rows)
 def test_sql_says_what_the_predicate_says(predicate: Predicate, rows: list[Row]) -> None:
     again = parse_predicate(to_sql(predicate, SCHEMA), SCHEMA)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.read.split import read_split
@@ -54,7 +55,7 @@ def _rows(keys: list[int], first: int) -> pa.Table:
     )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     producer=st.sampled_from(["none", "input"]),
     # Parts of many and of few rows, over few keys that a rolled file ends in, and over many.

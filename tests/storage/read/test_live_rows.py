@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.index.live_rows import LiveRows
@@ -96,7 +97,9 @@ def both_ways(table: StoredTable) -> tuple[list[object], list[object], int]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(commits=st.lists(ROWS, min_size=2, max_size=4), compacted=st.integers(0, 4))
 def test_positions_tell_the_rows_of_a_merge(
@@ -115,7 +118,9 @@ def test_positions_tell_the_rows_of_a_merge(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     commits=st.lists(ROWS, min_size=2, max_size=4),

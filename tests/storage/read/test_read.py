@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
@@ -320,7 +321,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
@@ -361,7 +362,7 @@ def test_a_primary_key_table_is_its_newest_rows(
 
 @pytest.mark.usefixtures("small_steps")
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), bucket=st.sampled_from(["-1", "2"]))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.rows.binary_row import (
@@ -261,7 +262,7 @@ def _tables(draw: st.DrawFn) -> tuple[list[DataType], list[list[StorageValue]]]:
     return _types(names), [list(column) for column in zip(*rows, strict=True)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(_tables(), st.integers(0, 3))
 def test_columns_and_single_rows_agree(
     table: tuple[list[DataType], list[list[StorageValue]]], skipped: int
@@ -328,7 +329,7 @@ def _java_bucket(row: bytes, buckets: int) -> int:
     return abs(signed) % buckets
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(_tables(), st.integers(1, 2**31 - 1))
 def test_buckets_hash_the_rows_bytes(
     table: tuple[list[DataType], list[list[StorageValue]]], buckets: int

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType, Unsupported
@@ -307,7 +308,7 @@ def test_positions_are_values_that_travel() -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
