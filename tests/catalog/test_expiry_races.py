@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,13 +12,18 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
+from headwater.catalog.sql.catalog import SqlCatalog
 from headwater.catalog.table.table import Table
-from headwater.client import connect
-from headwater.storage.errors import Conflict, NotFound
+from headwater.client import Lake, connect
+from headwater.client.connect import database_of
+from headwater.storage.errors import Conflict, CorruptData, NotFound
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.jobs.executor import LocalExecutor
-from headwater.storage.jobs.tags import rename_tag
+from headwater.storage.jobs.expire import expire_snapshots
+from headwater.storage.jobs.tags import delete_tag, rename_tag
+from headwater.storage.maintenance.expire import Retention
 from headwater.storage.maintenance.table_check import check_table
+from headwater.storage.snapshot.tag import Tag, write_tag_file
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 Task = TypeVar("Task")
@@ -29,7 +35,7 @@ def table(tmp_path: Path) -> Iterator[Table]:
     """Snapshots 1 to 4, each with another row in another file, and a tag of the last."""
     with connect(tmp_path) as lake:
         lake.create_database("db")
-        made = lake.create_table("db.t", SCHEMA)
+        made = lake.create_table("db.t", SCHEMA, options={"write-only": "true"})
         for number in range(1, 5):
             made.overwrite({"id": [number]})
         made.create_tag("last")
@@ -213,3 +219,142 @@ def test_what_expires_during_a_check_is_no_damage(table: Table) -> None:
     assert files.done
     assert check.is_whole
     assert any("snapshots 1 to 3 are expiring" in warning for warning in check.warnings)
+
+
+@dataclass
+class Passed(LocalFileAccess):
+    """The local disk, where something happens once after a file was looked for so often."""
+
+    name: str
+    times: int
+    meanwhile: Callable[[], object]
+
+    def read(self, path: str) -> bytes:
+        try:
+            return super().read(path)
+        finally:
+            self.times -= path.endswith(self.name)
+            if self.times == 0:
+                self.times = -1
+                self.meanwhile()
+
+
+@contextmanager
+def other_process(place: Path, files: LocalFileAccess) -> Iterator[Table]:
+    """The table as another process sees it, with other files."""
+    url, location = database_of(str(place), None)
+    with closing(SqlCatalog.open(url, warehouse="main", location=location, files=files)) as catalog:
+        yield Lake(catalog).table("db.t")
+
+
+def test_a_rollback_holds_its_snapshot_before_it_looks_for_an_expiry(
+    table: Table, tmp_path: Path
+) -> None:
+    """The expiry sees nothing else of it in the catalog until it commits."""
+    files = Passed("/snapshot/EARLIEST", 1, lambda: expire(table))
+    with other_process(tmp_path, files) as other:
+        other.rollback(snapshot_id=2)
+    assert files.times < 0
+    check_rolled_back(table)
+
+
+def test_a_rollback_to_a_tag_holds_its_snapshot_before_it_looks(
+    table: Table, tmp_path: Path
+) -> None:
+    table.create_tag("kept", 2)
+    expire(table)
+    # Once to find it, and once to see that it is there still.
+    files = Passed(
+        "/tag/tag-kept", 2, lambda: delete_tag(table.storage, "kept", table.pointer.latest())
+    )
+    with other_process(tmp_path, files) as other:
+        other.rollback(tag="kept")
+    assert files.times < 0
+    check_rolled_back(table)
+
+
+def check_rolled_back(table: Table) -> None:
+    """It is at the second snapshot, and goes on from there."""
+    assert ids(table) == [2]
+    assert [tag.name for tag in table.tags()] == []
+    assert table.check_files().is_whole
+    table.overwrite({"id": [30]})
+    expire(table)
+    assert [snapshot.id for snapshot in table.snapshots()] == [3]
+    assert table.check_files().is_whole
+
+
+def test_an_expiry_that_comes_too_late_takes_its_note_back(table: Table) -> None:
+    """Else the snapshots of the new history were taken for expiring ones later."""
+    # The expiry has found out what it keeps, and is about to note it.
+    files = Passed("/snapshot/EARLIEST", 2, lambda: table.rollback(snapshot_id=2))
+    storage = replace(table.storage, files=files)
+    with pytest.raises(Conflict, match="rolled back"):
+        expire_snapshots(storage, table.pointer, Retention(1, 1, 0, 100))
+    assert files.times < 0
+    for number in (30, 40, 50):
+        table.overwrite({"id": [number]})
+    assert table.check_files().warnings == []
+    table.create_tag("t", 2)
+    assert ids(table, tag="t") == [2]
+
+
+def test_a_tag_whose_maker_died_is_named_and_can_be_deleted(table: Table, tmp_path: Path) -> None:
+    """It had written the tag of a snapshot that was expiring, and not looked for that yet."""
+    snapshot = table.snapshot(2)
+    expire(table)
+    storage = table.storage
+    write_tag_file(storage.files, storage.layout, Tag("t", snapshot))
+    (damage,) = {each.needed_by for each in table.check_files().damages}
+    assert damage == "tag t"
+    with pytest.raises(CorruptData, match="tag/tag-t is there and needs it"):
+        table.remove_orphan_files(older_than=timedelta(0), dry_run=True)
+    table.delete_tag("t")
+    table.remove_orphan_files(older_than=timedelta(0))
+    assert table.check_files().is_whole
+    assert ids(table) == [4]
+
+
+def test_a_rollback_sets_the_note_of_changelogs_back(tmp_path: Path) -> None:
+    options = {
+        "bucket": "1",
+        "changelog-producer": "input",
+        "changelog.num-retained.min": "100",
+        "changelog.num-retained.max": "100",
+        "write-only": "true",
+    }
+    with connect(tmp_path) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", SCHEMA, primary_keys=["id"], options=options)
+        for number in range(1, 7):
+            table.write({"id": [number]})
+        table.create_tag("t", 3)
+        expire(table)
+        with pytest.raises(Killed):
+            table.expire_changelogs(retain_min=2, retain_max=2, executor=Interrupted(die))
+        check = table.check_files()
+        assert check.is_whole
+        assert any("changelogs 1 to 4 are expiring" in warning for warning in check.warnings)
+        table.rollback(tag="t")
+        for number in range(4, 9):
+            table.write({"id": [number * 10]})
+        expire(table)
+        changes = table.changes(3, 8).to_arrow().column("id").to_pylist()
+        assert changes == [40, 50, 60, 70, 80]
+        check = table.check_files()
+        assert (check.damages, check.changelogs) == ([], 5)
+
+
+def test_a_branch_whose_expiry_was_killed_is_forwarded_to_what_stays(table: Table) -> None:
+    table.create_branch("b", snapshot_id=4)
+    branch = table.branch("b")
+    for number in (50, 60, 70):
+        branch.overwrite({"id": [number]})
+    with pytest.raises(Killed):
+        expire(branch, die)
+    going = branch.snapshots()[-2]
+    branch.storage.files.delete(branch.storage.layout.manifest(going.base_manifest_list))
+    table.fast_forward("b")
+    assert [snapshot.id for snapshot in table.snapshots()] == [7]
+    assert ids(table) == [70]
+    assert table.check_files().is_whole

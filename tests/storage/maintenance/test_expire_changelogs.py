@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from tests.storage.maintenance.test_expire import (
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
-from headwater.storage.maintenance.expire import ExpireResult
+from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.reachable import (
     changelog_paths,
     delta_entries,
@@ -33,10 +34,12 @@ from headwater.storage.maintenance.reachable import (
     manifest_names,
     produces_changelog,
 )
+from headwater.storage.maintenance.table_check import check_table
 from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.stream import (
     StreamPosition,
+    earliest_changes,
     from_consumer,
     from_snapshot,
     from_timestamp,
@@ -326,6 +329,74 @@ def test_an_expiry_killed_at_any_change_is_finished_by_the_next(
         for number in range(6, 12):
             assert changes(table, number) == before[number]
         check_that_nothing_else_is_there(again)
+
+
+def expire_early(table: StoredTable) -> None:
+    """Expire changelogs up to the sixth, by limits that are not the table's."""
+    rules = Retention(5, 5, 0, 1000)
+    everything = Retention.everything()
+    expire_snapshots(table.storage, table.pointer, everything, changelogs=lambda _: rules)
+
+
+def expire_all(table: StoredTable) -> None:
+    """Expire all changelogs of snapshots that are gone."""
+    everything = Retention.everything()
+    expire_snapshots(table.storage, table.pointer, everything, changelogs=lambda _: None)
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("kind", [INPUT, PLAIN], ids=["changelog files", "files of commits"])
+@pytest.mark.parametrize(("early", "first"), [(expire_early, 7), (expire_all, 9)])
+def test_an_expiry_that_keeps_more_finishes_one_that_was_killed(
+    new_table: NewTable, kind: dict[str, str], early: Callable[[StoredTable], None], first: int
+) -> None:
+    def begun() -> StoredTable:
+        table = new_table(COLUMNS, primary_keys=["id"], options=kind)
+        history(table)
+        expire(kept(table, 3, 11))
+        return table
+
+    whole = begun()
+    alive = MortalFiles()
+    early(replace(whole, storage=replace(whole.storage, files=alive)))
+    for step in range(1, len(alive.done)):
+        table = begun()
+        newest = latest(table)
+        before = {number: changes(table, number) for number in range(first, 12)}
+        with pytest.raises(Killed):
+            early(replace(table, storage=replace(table.storage, files=MortalFiles(step))))
+        check_that_nothing_is_lost(table)
+        assert earliest_changes(table.storage, newest) == StreamPosition(first)
+        keeping = kept(table, 3, 11)
+        expire(keeping)
+        assert (kept_ids(table), changelog_ids(table)) == ([9, 10, 11], [*range(first, 9)])
+        assert {number: changes(table, number) for number in range(first, 12)} == before
+        check_that_nothing_else_is_there(keeping)
+        check_that_nothing_is_lost(table)
+
+
+def check_that_nothing_is_lost(table: StoredTable) -> None:
+    """Neither a check nor the removal of orphans calls anything damaged."""
+    check = check_table(table.storage, lambda: {}, lambda _: {})
+    assert check.damages == []
+    remove_orphan_files(table.storage, {}, older_than_millis=0, dry_run=True)
+
+
+def test_changes_that_an_expiry_has_begun_to_take_are_left_by_no_snapshot(
+    new_table: NewTable,
+) -> None:
+    """Changelogs are to outlive their snapshots once an expiry without any has been killed."""
+    table = new_table(COLUMNS, primary_keys=["id"], options=INPUT)
+    history(table)
+    # All data is gone, and a manifest.
+    mortal = replace(table, storage=replace(table.storage, files=MortalFiles(16)))
+    with pytest.raises(Killed):
+        expire(kept(mortal, 3))
+    keeping = kept(table, 2, 11)
+    expire(keeping)
+    assert (kept_ids(table), changelog_ids(table)) == ([10, 11], [9])
+    check_that_nothing_else_is_there(keeping)
+    check_that_nothing_is_lost(table)
 
 
 def test_so_many_changelogs_go_at_once_and_the_least_of_them_stay(new_table: NewTable) -> None:

@@ -10,7 +10,10 @@ from headwater.storage.jobs.file_deletion import FILE_DELETION, delete_files
 from headwater.storage.maintenance.expire import (
     ChangelogRetention,
     ExpireResult,
+    ExpiryPlan,
     Retention,
+    abandon_expiry,
+    begin_expiry,
     finish_expiry,
     plan_expiry,
 )
@@ -52,11 +55,30 @@ def expire_snapshots(
     if not dry_run:
         if latest is not None and plan.has_work:
             # Another history may hold what this one does not, and has other snapshots' numbers.
-            _require_history(storage, pointer, latest)
+            try:
+                _require_history(storage, pointer, latest)
+            except Conflict:
+                abandon_expiry(storage, plan)
+                raise
+            begin_expiry(storage, plan)
             _delete_data(storage, plan.unneeded, executor)
+            plan.unneeded.delete_metadata(storage)
             _require_history(storage, pointer, latest)
         finish_expiry(storage, plan)
+        _put_back(storage, pointer, plan)
     return plan.result
+
+
+def _put_back(storage: TableStorage, pointer: SnapshotPointer, plan: ExpiryPlan) -> None:
+    """Give the latest snapshot its file again, if a rollback to it came while files went.
+
+    What it needs is there: the rollback held it, or was refused.
+    """
+    if plan.snapshots:
+        now = pointer.latest()
+        if now is not None and now.id <= plan.snapshots[-1].id:
+            path = storage.layout.snapshot(now.id)
+            storage.files.write_if_absent(path, now.to_json().encode())
 
 
 def _require_history(storage: TableStorage, pointer: SnapshotPointer, latest: Snapshot) -> None:

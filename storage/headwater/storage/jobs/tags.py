@@ -23,6 +23,7 @@ from headwater.storage.options.lifecycle_options import LifecycleOptions, TagCre
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
+    HOLD_PREFIX,
     Tag,
     delete_tag_file,
     list_tag_files,
@@ -308,7 +309,8 @@ def _tag_batch(storage: TableStorage, options: LifecycleOptions, latest: Snapsho
     if most is not None:
         statuses = storage.files.list(storage.layout.tag_directory)
         changed = {status.name.removeprefix("tag-"): status.modified_millis for status in statuses}
-        tags = list_tag_files(storage.files, storage.layout)
+        every = list_tag_files(storage.files, storage.layout)
+        tags = [tag for tag in every if not tag.name.startswith(HOLD_PREFIX)]
         # Those of one snapshot in the order in which they were made.
         tags.sort(key=lambda tag: (tag.snapshot.id, changed.get(tag.name, 0), tag.name))
         for tag in tags[: max(len(tags) - most, 0)]:

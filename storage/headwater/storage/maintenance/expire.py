@@ -2,9 +2,10 @@
 
 Expired are the oldest snapshots, as far as counts, times and consumers allow; tags and other
 branches keep the files they need. Where a table keeps changelogs for longer, a snapshot leaves
-its changelog, which expires by rules of its own. First the earliest snapshot that stays is noted,
-so that nothing is made to hold the others any more (`is_held`). Files go in an order that makes
-a second run repeat or finish what a killed one began: data files, changelog files, manifests, and
+its changelog, which expires by rules of its own. First the earliest snapshot and the earliest
+changelog that stay are noted, so that nothing is made to hold the others any more (`is_held`), and
+the next expiry takes what one that was killed had begun to take, whatever it is to keep. Files go
+in an order that makes it repeat or finish that: data files, changelog files, manifests, and
 snapshots and changelogs last. What it costs grows with the snapshots that go, not with the table.
 
 Source: ``ExpireSnapshotsImpl.java``, ``SnapshotDeletion.java``, ``ExpireChangelogImpl.java``,
@@ -15,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from headwater.storage.capabilities import Operation
+from headwater.storage.errors import Conflict, CorruptData
+from headwater.storage.maintenance.held_snapshots import while_nothing_expires
 from headwater.storage.maintenance.retention import (
     Consumers,
     Retention,
@@ -37,14 +41,22 @@ from headwater.storage.snapshot.changelog import (
     delete_changelog_hints,
     read_changelog_file,
     write_changelog_file,
-    write_changelog_hints,
+    write_latest_changelog_hint,
 )
 from headwater.storage.snapshot.consumer import delete_consumer_file
-from headwater.storage.snapshot.expiry_notes import raise_snapshot_note
+from headwater.storage.snapshot.expiry_notes import (
+    first_whole,
+    first_whole_changelog,
+    is_expiring,
+    raise_changelog_note,
+    raise_snapshot_note,
+)
 from headwater.storage.snapshot.files import (
     hinted_earliest,
+    read_hint,
     read_snapshot_file,
     snapshot_file_ids,
+    write_earliest_hint,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -53,6 +65,8 @@ __all__ = [
     "ExpireResult",
     "ExpiryPlan",
     "Retention",
+    "abandon_expiry",
+    "begin_expiry",
     "finish_expiry",
     "plan_expiry",
 ]
@@ -94,6 +108,7 @@ class ExpiryPlan:
         changelogs: The first changelog that stays, those of the snapshots that go included.
         consumers: Consumers to be forgotten, as they have not moved for too long.
         is_hinted: True if the hint tells the earliest snapshot as long as none goes.
+        noted_before: The earliest snapshot as it was noted before.
     """
 
     result: ExpireResult
@@ -102,6 +117,7 @@ class ExpiryPlan:
     changelogs: int = 0
     consumers: frozenset[str] = frozenset()
     is_hinted: bool = True
+    noted_before: int | None = None
 
     @property
     def has_work(self) -> bool:
@@ -134,6 +150,7 @@ def plan_expiry(
 
     Raises:
         Invalid: The retention contradicts itself.
+        Conflict: Another expiry takes what this one is to keep.
         CorruptData: A tag, a branch or a manifest cannot be read.
         Unsupported: The table has options that Headwater does not follow.
     """
@@ -148,15 +165,15 @@ def plan_expiry(
         return ExpiryPlan(ExpireResult(dry_run))
     # Writers ask after each commit, and nothing may be due for thousands of snapshots.
     hinted = hinted_earliest(storage.files, storage.layout)
-    earliest = hinted
-    if earliest is None:
+    earliest = whole = hinted
+    if earliest is None or whole is None:
         ids = snapshot_file_ids(storage.files, storage.layout)
         if not ids:
             return ExpiryPlan(ExpireResult(dry_run))
-        earliest = ids[0]
+        earliest, whole = ids[0], first_whole(storage.files, storage.layout, ids)
     consumers = Consumers.of(storage)
     end, holder = first_kept_snapshot(storage, earliest, latest, rules, consumers)
-    end = max(end, earliest)
+    end = max(end, whole)
     snapshots = read_snapshots(storage, range(earliest, end))
     kept = read_snapshot_file(storage.files, storage.layout, end)
     nothing = ExpiryPlan(
@@ -167,6 +184,7 @@ def plan_expiry(
     if kept is None:
         # Somebody else is expiring the same snapshots.
         return nothing
+    noted_before = read_hint(storage.files, storage.layout.earliest_hint)
     if snapshots and not dry_run:
         # Before tags and branches are looked for: those that come later are told.
         raise_snapshot_note(storage.files, storage.layout, end)
@@ -175,7 +193,17 @@ def plan_expiry(
     )
     if not snapshots and not going.changelogs:
         return nothing
-    unneeded = collect_unneeded(storage, going, latest)
+    try:
+        unneeded = while_nothing_expires(
+            storage.files, storage.layout, partial(collect_unneeded, storage, going, latest)
+        )
+    except CorruptData as error:
+        if is_expiring(storage.files, storage.layout.snapshot(kept.id)):
+            raise Conflict(
+                f"table {storage.name}: snapshot {kept.id}, which this expiry keeps, is expired by "
+                "another at the same time; let them expire again"
+            ) from error
+        raise
     result = ExpireResult(
         dry_run,
         tuple(snapshot.id for snapshot in snapshots),
@@ -186,7 +214,14 @@ def plan_expiry(
         holder or changelog_holder,
         tuple(one.id for one in going.without_changelog),
     )
-    return ExpiryPlan(result, unneeded, tuple(snapshots), going.first_changelog, consumers.idle)
+    return ExpiryPlan(
+        result,
+        unneeded,
+        tuple(snapshots),
+        going.first_changelog,
+        consumers.idle,
+        noted_before=noted_before,
+    )
 
 
 def _with_changelogs(
@@ -212,6 +247,8 @@ def _with_changelogs(
     else:
         # What an option that is no longer set has left goes with the snapshots.
         first, holder = consumers.hold_back(kept.id)
+    # What an expiry that was stopped has begun to take may lack files already.
+    first = min(max(first, first_whole_changelog(storage.files, storage.layout)), kept.id)
     changelogs = [read(number) for number in ids if number < first and number not in leaving]
     staying = next((number for number in ids if number >= first), None)
     return Going(
@@ -223,12 +260,27 @@ def _with_changelogs(
     ), holder
 
 
+def begin_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
+    """Note the first changelog that stays, before any file of another goes."""
+    if plan.result.expired_changelogs:
+        raise_changelog_note(storage.files, storage.layout, plan.changelogs)
+
+
+def abandon_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
+    """Take the note back of a plan of which nothing was done: another history may grow up to it."""
+    files, layout = storage.files, storage.layout
+    if plan.snapshots and read_hint(files, layout.earliest_hint) == plan.result.earliest:
+        if plan.noted_before is None:
+            files.delete(layout.earliest_hint)
+        else:
+            write_earliest_hint(files, layout, plan.noted_before)
+
+
 def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
-    """Delete metadata, snapshots and consumers of a plan whose data files are gone."""
+    """Delete snapshots, changelogs and consumers of a plan whose other files are gone."""
     files, layout = storage.files, storage.layout
     for consumer_id in plan.consumers:
         delete_consumer_file(files, layout, consumer_id)
-    plan.unneeded.delete_metadata(storage)
     if not plan.is_hinted and plan.result.earliest is not None:
         raise_snapshot_note(files, layout, plan.result.earliest)
     left: int | None = None
@@ -243,6 +295,8 @@ def finish_expiry(storage: TableStorage, plan: ExpiryPlan) -> None:
     if left is not None or plan.result.expired_changelogs:
         there = changelog_file_ids(files, layout)
         if there:
-            write_changelog_hints(files, layout, earliest=there[0], latest=left)
+            raise_changelog_note(files, layout, there[0])
+            if left is not None:
+                write_latest_changelog_hint(files, layout, left)
         else:
             delete_changelog_hints(files, layout)

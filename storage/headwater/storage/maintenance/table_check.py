@@ -43,7 +43,11 @@ from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
-from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
+from headwater.storage.snapshot.expiry_notes import (
+    first_whole,
+    first_whole_changelog,
+    is_expiring,
+)
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.table_statistics import read_statistics
@@ -228,26 +232,31 @@ class _Check:
         line: list[int] = []
         ids = snapshot_file_ids(files, layout)
         whole = first_whole(files, layout, ids)
-        going = [number for number in ids if number < whole]
-        if going:
-            self.found.warnings.append(
-                f"snapshots {going[0]} to {going[-1]}{suffix} are expiring and may lack files; if "
-                "an expiry was stopped, expire snapshots once more"
-            )
-        for number in ids[len(going) :]:
+        for number in self._staying(ids, whole, "snapshots", suffix):
             root = _Root(f"snapshot {number}{suffix}", layout.snapshot(number))
             self._try(root, partial(self._snapshot, storage, root, number, line))
         self._pointer(storage, line, suffix)
         for name in tag_names(files, layout):
             root = _Root(f"tag {name}{suffix}", layout.tag(name))
             self._try(root, partial(self._tag, storage, root, name))
-        kept = sorted(changelog_file_ids(files, layout))
+        whole = first_whole_changelog(files, layout)
+        kept = self._staying(changelog_file_ids(files, layout), whole, "changelogs", suffix)
         for number in kept:
             root = _Root(f"changelog {number}{suffix}", layout.changelog(number))
             self._try(root, partial(self._changelog, storage, root, number))
         # Expiry takes the oldest first.
         self._holes(kept, "changelog", suffix, layout.changelog)
         self.found.warnings += lost_ends(files, layout)
+
+    def _staying(self, ids: Sequence[int], whole: int, kind: str, suffix: str) -> Sequence[int]:
+        """Those of some snapshots or changelogs that no expiry has begun to take."""
+        going = [number for number in ids if number < whole]
+        if going:
+            self.found.warnings.append(
+                f"{kind} {going[0]} to {going[-1]}{suffix} are expiring and may lack files; if "
+                f"an expiry was stopped, expire {kind} once more"
+            )
+        return ids[len(going) :]
 
     def _schemas(self, storage: TableStorage, suffix: str) -> None:
         layout = storage.layout

@@ -22,7 +22,7 @@ __all__ = [
     "read_changelog_file",
     "read_changelog_files",
     "write_changelog_file",
-    "write_changelog_hints",
+    "write_latest_changelog_hint",
 ]
 
 _PREFIX = "changelog-"
@@ -74,18 +74,9 @@ def delete_changelog_file(files: FileAccess, layout: TableLayout, snapshot_id: i
     files.delete(layout.changelog(snapshot_id))
 
 
-def write_changelog_hints(
-    files: FileAccess,
-    layout: TableLayout,
-    *,
-    earliest: int | None = None,
-    latest: int | None = None,
-) -> None:
-    """Note the ids of the earliest and the latest changelog for readers in a hurry."""
-    if latest is not None:
-        files.write(layout.latest_changelog_hint, str(latest).encode(), durable=False)
-    if earliest is not None:
-        files.write(layout.earliest_changelog_hint, str(earliest).encode(), durable=False)
+def write_latest_changelog_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Note the latest changelog's id for readers in a hurry."""
+    files.write(layout.latest_changelog_hint, str(snapshot_id).encode(), durable=False)
 
 
 def delete_changelog_hints(files: FileAccess, layout: TableLayout) -> None:

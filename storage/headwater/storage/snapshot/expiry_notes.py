@@ -19,6 +19,8 @@ __all__ = [
     "first_whole",
     "first_whole_changelog",
     "is_expiring",
+    "lower_changelog_note",
+    "raise_changelog_note",
     "raise_snapshot_note",
 ]
 
@@ -60,6 +62,31 @@ def raise_snapshot_note(files: FileAccess, layout: TableLayout, snapshot_id: int
     """Note the earliest snapshot that stays, unless a later one that is there is noted already."""
     if _first_snapshot(files, layout.branch_location) < snapshot_id:
         write_earliest_hint(files, layout, snapshot_id)
+
+
+def raise_changelog_note(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Note the first snapshot whose changes stay, likewise."""
+    if first_whole_changelog(files, layout) < snapshot_id:
+        files.write(layout.earliest_changelog_hint, str(snapshot_id).encode())
+
+
+def lower_changelog_note(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Set the note of changelogs back for a rollback, before what is beyond it is deleted.
+
+    Args:
+        files: Access to the table's files.
+        layout: The branch.
+        snapshot_id: The snapshot that becomes the latest again; 0 for none.
+    """
+    noted = read_hint(files, layout.earliest_changelog_hint)
+    if noted is None or noted <= snapshot_id:
+        return
+    if snapshot_id and first_whole_changelog(files, layout) == noted:
+        # What it left as a changelog is going; the snapshot that is there again goes before it.
+        files.delete(layout.changelog(snapshot_id))
+        files.write(layout.earliest_changelog_hint, str(snapshot_id).encode())
+    else:
+        files.delete(layout.earliest_changelog_hint)
 
 
 def _first_snapshot(files: FileAccess, branch: str) -> int:

@@ -20,6 +20,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import Json
 
 __all__ = [
+    "HOLD_PREFIX",
     "Tag",
     "check_tag_name",
     "delete_tag_file",
@@ -32,6 +33,9 @@ __all__ = [
 
 _CREATED = "tagCreateTime"
 _RETAINED = "tagTimeRetained"
+HOLD_PREFIX = "headwater-rollback-"
+"""The beginning of the names of tags that rollbacks make for themselves, and delete again."""
+
 _PREFIX = "tag-"
 
 

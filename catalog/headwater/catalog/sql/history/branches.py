@@ -57,6 +57,7 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
+from headwater.storage.snapshot.expiry_notes import first_whole
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SqlBranches"]
@@ -155,8 +156,9 @@ class SqlBranches:
             existing = self._snapshots.existing(source)
             if not existing:
                 return
+            first = first_whole(self._context.files, source.layout, existing)
             forwarded = self._sql.write(
-                partial(self._forward, seen=target, other=source, first=existing[0])
+                partial(self._forward, seen=target, other=source, first=first)
             )
             if forwarded:
                 self._outbox.finish(target.id, target.branch, f"{identifier} is forwarded")

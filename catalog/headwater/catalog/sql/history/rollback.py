@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
@@ -28,15 +29,22 @@ from headwater.catalog.sql.history.snapshot_reads import (
 from headwater.catalog.sql.history.statistics import apply_statistics
 from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
-from headwater.storage.errors import Conflict, NotFound, ResourceType
+from headwater.storage.errors import Conflict, HeadwaterError, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import read_tag_file
+from headwater.storage.snapshot.tag import (
+    HOLD_PREFIX,
+    Tag,
+    delete_tag_file,
+    read_tag_file,
+    write_tag_file,
+)
 from headwater.storage.table_storage import PartitionStatistics
 from headwater.storage.types.data_type import Json
 
 __all__ = ["Rollbacks", "reversed_statistics"]
 
 _ATTEMPTS = 10
+_HOLD_MILLIS = 60 * 60 * 1000
 
 
 class Rollbacks(SnapshotReads):
@@ -71,6 +79,30 @@ class Rollbacks(SnapshotReads):
     def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
         expected = seen.snapshot_id if from_snapshot is None else from_snapshot
         _expect(seen, expected)
+        with self._held(seen, target) as hold:
+            self._roll_back_held(seen, target, expected, hold)
+
+    @contextmanager
+    def _held(self, seen: TableRecord, target: Snapshot) -> Generator[str]:
+        """Keep a snapshot's files by a tag, until all see it as the latest; the tag's name.
+
+        An expiry, or whoever deletes the snapshot's last tag, looks for tags after saying so: one
+        of the two sees the other, however long the database takes.
+        """
+        files, runtime = self._context.files, self._context.runtime
+        name = f"{HOLD_PREFIX}{target.id}-{runtime.new_uuid()}"
+        # A rollback that dies before it is decided leaves it, and its time goes by.
+        tag = Tag(name, target, runtime.now_millis(), _HOLD_MILLIS)
+        try:
+            write_tag_file(files, seen.layout, tag)
+            yield name
+        finally:
+            with suppress(HeadwaterError):
+                delete_tag_file(files, seen.layout, name)
+
+    def _roll_back_held(
+        self, seen: TableRecord, target: Snapshot, expected: int, hold: str
+    ) -> None:
         with self._context.database.read() as connection:
             is_known = _is_in_history(connection, seen, target)
         measured = None if is_known else measure(self._context, seen, target)
@@ -83,7 +115,7 @@ class Rollbacks(SnapshotReads):
             _expect(record, expected)
             if record.is_pending:
                 return False
-            refuse_expiring(self._context.files, record, target)
+            refuse_expiring(self._context.files, record, target, beside=hold)
             self._take_back(connection, record, target, measured)
             return True
 

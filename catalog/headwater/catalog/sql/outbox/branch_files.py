@@ -22,6 +22,7 @@ from headwater.catalog.sql.queries.index_hint import along
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.expiry_notes import lower_changelog_note
 from headwater.storage.snapshot.files import read_hint
 from headwater.storage.snapshot.tag import tag_names
 
@@ -96,6 +97,7 @@ def follow_forward(
     # latest is deleted first, so that readers look for what is there.
     files.delete(layout.latest_hint)
     following = _first_after(connection, table_id, layout.branch, common)
+    lower_changelog_note(files, layout, common)
     delete_snapshots_after(files, layout, common)
     if following is not None and following != common + 1:
         # The other branch's snapshots between have expired: ids must not have gaps.
@@ -114,6 +116,10 @@ def follow_forward(
         # What the table had before is going already, where an expiry was stopped.
         noted = min(read_hint(files, layout.earliest_hint) or 0, common)
         earliest = min((number for number in ids if number >= noted), default=min(ids))
+        theirs = read_hint(files, TableLayout(layout.location, _branch_of(source)).earliest_hint)
+        if theirs is not None and theirs > common + 1 and theirs in ids:
+            # The other branch's expiry began to take those before when this was decided.
+            earliest = max(earliest, theirs)
         files.write(layout.earliest_hint, str(earliest).encode())
         files.write(layout.latest_hint, str(max(ids)).encode())
 

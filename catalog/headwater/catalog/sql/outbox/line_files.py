@@ -14,7 +14,9 @@ from headwater.catalog.sql.outbox.mirror_files import (
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
+from headwater.storage.snapshot.expiry_notes import lower_changelog_note
 from headwater.storage.snapshot.files import read_hint
+from headwater.storage.snapshot.tag import HOLD_PREFIX, delete_tag_file, tag_names
 
 __all__ = ["roll_back", "roll_schema_back", "snapshot_document", "write_schema"]
 
@@ -40,6 +42,7 @@ def roll_back(
     # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
     document = snapshot_document(connection, table_id, layout, number)
     ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
+    lower_changelog_note(files, layout, number)
     if number not in ids:
         # The snapshot expired and only a tag kept it.
         put(files, layout.snapshot(number), document)
@@ -50,6 +53,9 @@ def roll_back(
     files.write(layout.latest_hint, str(number).encode())
     delete_snapshots_after(files, layout, number)
     delete_later_tags(files, layout, number)
+    for name in tag_names(files, layout):
+        if name.startswith(f"{HOLD_PREFIX}{number}-"):
+            delete_tag_file(files, layout, name)
     # Once more: putting a file makes the deletions beside it durable too.
     files.write(layout.latest_hint, str(number).encode())
 
