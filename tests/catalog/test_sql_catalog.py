@@ -323,7 +323,7 @@ def test_a_tag_of_a_snapshot_that_was_rolled_back_leads_nowhere(
     assert catalog.snapshots.commit(table, None, made[3], made[2].uuid, []).decided()
     # Another engine was late with its tag.
     directory = Path(catalog.tables.get(table).path.removeprefix("file://"), "tag")
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     (directory / "tag-late").write_text(made[1].to_json())
     with pytest.raises(Conflict, match="rolled back before"):
         catalog.snapshots.rollback_to_tag(table, "late")
