@@ -77,10 +77,19 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests are shared out among processes, one of them has the Spark session."""
+    """Where tests are shared out among processes, one of them starts what takes long to start."""
     for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        needed = _needed(item)
+        if needed is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(needed))
+
+
+def _needed(item: pytest.Item) -> str | None:
+    """What a test needs that takes seconds to start and serves many tests."""
+    for name in ("spark", "postgresql"):
+        if item.get_closest_marker(name) is not None:
+            return name
+    return "object store" if "s3_endpoint" in getattr(item, "fixturenames", ()) else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["ServerProcess", "address_in", "run_command", "run_function", "serving"]
+__all__ = ["ServerProcess", "address_in", "command", "run_command", "run_function", "serving"]
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(["__main__", "tests.preloaded"])
@@ -146,11 +146,19 @@ def run_function(
         return subprocess.CompletedProcess([], process.exitcode, *texts)
 
 
+def command(_: dict[str, object], *arguments: str) -> None:
+    """Run `headwater` with arguments, for `ServerProcess`; what it prints is in the log."""
+    sys.stdout = sys.stderr
+    _command(list(arguments))
+
+
 def _log_to_pipe(
     writer: Connection, work: Callable[..., None], arguments: Sequence[object]
 ) -> None:
     os.dup2(writer.fileno(), 2)
     writer.close()
+    # The stream that is there may be of a file, and would look for its place in the pipe.
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1, closefd=False)
     work(*arguments)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+from tests.processes import ServerProcess, command
 
 from headwater.client import connect
 
@@ -47,24 +48,18 @@ def test_mistakes_are_told(headwater: Headwater, tmp_path: Path) -> None:
     assert both.returncode == 2
 
 
+@pytest.mark.xdist_group("processes")
 def test_following_goes_on_with_what_is_done_later(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "headwater.cli.main", "audit", "--follow", "--json"]
-    with connect(str(tmp_path / "lake")) as lake:
+    place = str(tmp_path / "lake")
+    with connect(place) as lake:
         lake.create_database("sales")
-        with subprocess.Popen(
-            [*command, "--catalog", str(tmp_path / "lake"), "--after", "1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as following:
-            try:
-                assert following.stdout is not None
-                assert json.loads(following.stdout.readline())["subject"]["name"] == "sales"
-                lake.create_database("hr")
-                event = json.loads(following.stdout.readline())
-                assert (event["offset"], event["subject"]["name"]) == (3, "hr")
-                os.kill(following.pid, signal.SIGINT)
-                _, errors = following.communicate(timeout=60)
-            finally:
-                following.kill()
-    assert "Traceback" not in errors
+        arguments = ("--follow", "--json", "--catalog", place, "--after", "1")
+        with ServerProcess({}, command, "audit", *arguments) as following:
+            printed = following.stderr
+            assert json.loads(printed.readline())["subject"]["name"] == "sales"
+            lake.create_database("hr")
+            event = json.loads(printed.readline())
+            assert (event["offset"], event["subject"]["name"]) == (3, "hr")
+            following.send_signal(signal.SIGINT)
+            assert "Traceback" not in printed.read()
+            following.wait(60)

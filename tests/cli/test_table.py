@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pyarrow as pa
 import pytest
-from tests import plain_http
-from tests.ports import free_port
+from tests.processes import command, serving
 
 from headwater.client import connect
 
@@ -24,32 +21,22 @@ TOKEN = "open-sesame"
 @pytest.fixture(scope="session")
 def server(folder: Path) -> Iterator[str]:
     """`headwater serve` on the folder's catalog, with a token."""
-    port = free_port()
-    command = [
-        *(sys.executable, "-m", "headwater.cli.main", "serve", "--port", str(port)),
-        *("--database-url", f"sqlite:///{folder / 'headwater.db'}"),
+    arguments = [
+        *("serve", "--port", "0", "--database-url", f"sqlite:///{folder / 'headwater.db'}"),
         *("--warehouse", f"main={folder / 'warehouse'}", "--token", "another", "--token", TOKEN),
     ]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        while True:
-            try:
-                plain_http.get(f"http://127.0.0.1:{port}/healthz").raise_for_status()
-                break
-            except httpx.TransportError:
-                assert process.poll() is None, (folder / "server.log").read_text()
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
+    with serving({}, command, *arguments) as address:
+        yield address
 
 
-# One process of those that share the tests starts the server.
+# One of the processes that share the tests starts what servers are forked off.
+_SERVED = pytest.mark.xdist_group("processes")
+
+
 @pytest.fixture(
     params=[
         "folder",
-        pytest.param("server", marks=pytest.mark.xdist_group("a server of tables")),
+        pytest.param("server", marks=_SERVED),
         "database",
     ]
 )
@@ -235,6 +222,7 @@ def test_an_unknown_table_is_one_line(
     assert "sales.order" in result.stderr
 
 
+@_SERVED
 def test_a_wrong_token_is_one_line(headwater: Headwater, server: str) -> None:
     result = headwater("table", "list", "--catalog", server, "--token", "wrong")
     assert result.returncode == 1
@@ -242,6 +230,7 @@ def test_a_wrong_token_is_one_line(headwater: Headwater, server: str) -> None:
     assert "token" in result.stderr
 
 
+@_SERVED
 def test_without_a_token_it_says_how_to_give_one(headwater: Headwater, server: str) -> None:
     result = headwater("table", "list", "--catalog", server)
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)

@@ -31,6 +31,9 @@ from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
+# One of the processes that share the tests starts what servers are forked off.
+pytestmark = pytest.mark.xdist_group("processes")
+
 HOUR = 3_600_000
 DAY = 24 * HOUR
 MONTH = 30 * DAY

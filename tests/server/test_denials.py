@@ -157,6 +157,7 @@ def test_of_a_caller_few_things_are_told() -> None:
     assert written[-1].operation == "others"
 
 
+@pytest.mark.xdist_group("processes")
 def test_what_was_refused_before_the_end_is_recorded(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/headwater.db"
     settings = {

@@ -318,6 +318,7 @@ def test_a_caller_needs_to_administer_or_to_manage(boss: httpx.Client) -> None:
     assert {event["warehouse"] for event in _read(boss, principal="boss")} == {""}
 
 
+@pytest.mark.xdist_group("processes")
 def test_the_sweep_deletes_events_whose_retention_has_ended(tmp_path: Path) -> None:
     settings = {
         "port": 0,

@@ -24,6 +24,9 @@ from headwater.storage.schema.change import AddColumn
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.types.data_type import parse_type
 
+# One of the processes that share the tests starts what servers are forked off.
+pytestmark = pytest.mark.xdist_group("processes")
+
 PROGRAM = """
 import json, sys
 from headwater.server.run import run

@@ -22,6 +22,9 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.storage.schema.table_schema import Schema
 
+# One of the processes that share the tests starts what servers are forked off.
+pytestmark = pytest.mark.xdist_group("processes")
+
 Process: TypeAlias = "subprocess.Popen[str] | ServerProcess"
 ORDERS = Identifier("sales", "orders")
 
