@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 from tests.server.restricted import filter_policy, leaf
 
 from headwater.catalog.model.identifier import Identifier
@@ -78,6 +79,7 @@ def test_rights_are_of_one_name(
             assert listed == (["owned", "sales"] if name == NAME else []), name
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_things_are_found_by_their_own_names(catalog: SqlCatalog, orders_schema: Schema) -> None:
     names = (NAME, *ALIKE)
     for name in names:

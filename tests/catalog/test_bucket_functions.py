@@ -132,7 +132,7 @@ def test_partitions_get_a_new_number_of_buckets_when_they_are_overwritten(tmp_pa
     assert _totals(table) == {1: 5, 2: 2, 3: 5}
     table.write(_rows(1, range(40, 50)))
     assert _found(table) == sorted([*before, *_tuples(1, range(40, 50)), *_tuples(3, range(40))])
-    for key in range(40):
+    for key in range(0, 40, 4):
         for partition, found in ((1, 1), (2, 1), (3, 1)):
             assert len(_found(table, f"p = {partition} AND k = {key}")) == found
     table.compact()

@@ -291,7 +291,13 @@ LATE = rows(("EU", "20260110", "late", 99, 9))
 
 
 @pytest.mark.parametrize("lake", ["embedded"], indirect=True)
-@pytest.mark.parametrize("is_late", [False, True], ids=["a drop", "late rows"])
+@pytest.mark.parametrize(
+    "is_late",
+    [
+        pytest.param(False, id="a drop"),
+        pytest.param(True, id="late rows", marks=pytest.mark.modes),
+    ],
+)
 def test_partitions_that_expire_are_whole_whatever_others_do_meanwhile(
     monthly: Table, clock: Clock, is_late: bool
 ) -> None:

@@ -26,6 +26,9 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import HOLD_PREFIX
 from headwater.storage.types.atomic_type import AtomicType, Root
 
+# One of the processes that share the tests starts what dies in them.
+pytestmark = pytest.mark.xdist_group("crashes")
+
 MakeSnapshot = Callable[..., Snapshot]
 MOST_STEPS = 60
 
@@ -155,6 +158,7 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
     assert any(fates)
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_rollback_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, snapshot: MakeSnapshot
@@ -238,6 +242,7 @@ def test_a_creation_killed_at_any_step_happened_or_did_not(lake: Lake) -> None:
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_an_alteration_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier
@@ -262,6 +267,7 @@ def test_an_alteration_killed_at_any_step_happened_or_did_not(
 
 
 # Its file decides, on whatever database.
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders_schema: Schema, tmp_path: Path
@@ -300,6 +306,7 @@ def test_an_alteration_of_an_external_table_killed_at_any_step_happened_or_did_n
     pytest.fail("the operation has more steps than were tried")
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_drop_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, orders_schema: Schema

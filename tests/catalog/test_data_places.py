@@ -12,6 +12,7 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 from sqlalchemy import update
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -109,6 +110,7 @@ def test_many_files_go(catalog: SqlCatalog, tmp_path: Path) -> None:
     assert not place.exists()
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_the_files_go_from_an_object_store(
     database: SqlDatabase, s3_endpoint: str, tmp_path: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_the_files_go_from_an_object_store(
     assert left == {"ext": 5, "elsewhere": 5}
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_dropped_table_keeps_them_until_it_is_purged(
     open_catalog: Callable[..., SqlCatalog], database: SqlDatabase, tmp_path: Path
 ) -> None:
@@ -176,6 +179,7 @@ def test_tables_in_folders_below_one_root_are_apart(catalog: SqlCatalog, tmp_pat
     assert left == {"one": 0, "two": 3, "oneself": 3, "others": 3}
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 @pytest.mark.parametrize("place", ["ext/a", "ext/a/b", "ext", "link/a", "ext//./a/"])
 def test_no_place_is_another_tables_too(catalog: SqlCatalog, tmp_path: Path, place: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "ext")
@@ -201,6 +205,7 @@ def test_no_place_is_another_tables_too(catalog: SqlCatalog, tmp_path: Path, pla
     catalog.tables.alter(TWO, [SetOption(DATA, f"file://{tmp_path}/{place}")])
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_place_lies_in_no_table_database_or_other_warehouse(
     catalog: SqlCatalog, database: SqlDatabase, tmp_path: Path
 ) -> None:
@@ -287,6 +292,7 @@ def test_a_place_that_another_engine_named_for_its_table_stays(
     assert f"claims file://{place}/bucket-0, too" in caplog.text
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_every_place_that_was_ever_named_goes(catalog: SqlCatalog, tmp_path: Path) -> None:
     """Whatever the newest schema says, files of earlier snapshots and other branches lie there."""
     names = ("first", "second", "branch", "replaced")

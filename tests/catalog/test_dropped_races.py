@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -58,6 +59,7 @@ def _dropped(catalog: SqlCatalog) -> list[str]:
     return [info.id for info in catalog.dropped_tables.list().items]
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_table_is_renamed_or_dropped_never_both(
     replicas: list[SqlCatalog], orders: Identifier
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_table_is_renamed_or_dropped_never_both(
             a.tables.rename(renamed, orders)
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_dropped_table_is_restored_or_purged_never_both(
     replicas: list[SqlCatalog], orders: Identifier, orders_schema: Schema
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_dropped_table_is_restored_or_purged_never_both(
             a.tables.create(orders, orders_schema)
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_two_restores_do_not_share_a_name(
     replicas: list[SqlCatalog], orders: Identifier, orders_schema: Schema
 ) -> None:
@@ -150,6 +154,7 @@ def test_commits_around_a_drop_are_in_the_history_or_not(
     assert [item.id for item in a.snapshots.list(orders).items] == list(range(ROUNDS, 0, -1))
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_table_put_into_a_database_that_is_dropped_is_not_lost(
     replicas: list[SqlCatalog], orders: Identifier
 ) -> None:

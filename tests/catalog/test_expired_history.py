@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import create_engine, select
 from tests.catalog.conftest import Clock
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 from tests.conftest import NewSqlite
 
 from headwater.catalog.sql import SqlCatalog
@@ -138,6 +139,7 @@ def test_rows_of_expired_snapshots_go_and_what_they_answer_stays(
         assert sizes(table) == {"mon": (3, 2)}
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_table_goes_back_to_a_tag_before_what_is_forgotten(
     migrated_url: str, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_table_goes_back_to_a_tag_before_what_is_forgotten(
         assert known(migrated_url) == [1]
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_branches_know_what_they_have_in_common(migrated_url: str, tmp_path: Path) -> None:
     with opened(migrated_url, tmp_path / "lake", 0) as lake:
         table = days_table(lake)
@@ -174,6 +177,7 @@ def test_branches_know_what_they_have_in_common(migrated_url: str, tmp_path: Pat
         assert sizes(table) == {"mon": (1, 1), "tue": (1, 1), "wed": (2, 2)}
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_after_a_fast_forward_a_rollback_counts_what_is_there(
     migrated_url: str, tmp_path: Path
 ) -> None:
@@ -209,6 +213,7 @@ class Interrupted(LocalFileAccess):
         return super().list(directory)
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_snapshot_that_becomes_the_latest_meanwhile_keeps_its_row(
     migrated_url: str, tmp_path: Path
 ) -> None:
@@ -236,6 +241,7 @@ def test_a_snapshot_that_becomes_the_latest_meanwhile_keeps_its_row(
         assert sizes(table) == {"mon": (2, 2)}
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_new_job_reads_no_old_snapshots_of_a_history_with_gaps(
     migrated_url: str, tmp_path: Path
 ) -> None:

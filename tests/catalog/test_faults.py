@@ -18,7 +18,7 @@ from threading import Event, Lock, Thread
 
 import pytest
 from sqlalchemy import make_url
-from tests.catalog.databases import DATABASES
+from tests.catalog.databases import DATABASES, POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -155,6 +155,7 @@ def test_a_commit_during_which_storage_fails_happens_once(
     assert files.failures >= 2
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 @pytest.mark.parametrize("is_done", [False, True], ids=["undone", "done"])
 def test_a_rollback_during_which_storage_fails_is_finished_by_whoever_comes_next(
     failing: SqlCatalog,
@@ -508,7 +509,13 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
-@pytest.mark.parametrize("is_passed_on", [False, True], ids=["unsent", "unanswered"])
+@pytest.mark.parametrize(
+    "is_passed_on",
+    [
+        pytest.param(False, id="unsent", marks=pytest.mark.modes),
+        pytest.param(True, id="unanswered"),
+    ],
+)
 def test_a_commit_whose_database_is_cut_off_anywhere_happens_once(
     server_url: str,
     tmp_path: Path,

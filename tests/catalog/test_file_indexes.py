@@ -10,6 +10,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from tests.modes import essential
 
 from headwater.catalog.table.table import Table
 from headwater.client import connect
@@ -253,7 +254,9 @@ def test_index_files_go_with_their_data_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("primary_keys", [[], ["k"]], ids=["append", "keyed"])
-@pytest.mark.parametrize("threshold", [EMBEDDED, BESIDE], ids=["embedded", "beside"])
+@pytest.mark.parametrize(
+    "threshold", essential([EMBEDDED, BESIDE], [BESIDE]), ids=["embedded", "beside"]
+)
 def test_files_that_are_there_get_their_indexes(
     tmp_path: Path, threshold: Mapping[str, str], primary_keys: Sequence[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_an_idle_transaction_is_ended_and_others_go_on(
         holder.invalidate()
 
 
+@pytest.mark.modes
 def test_whoever_waits_for_too_long_is_told_so(
     connect: Open,
     catalog: Callable[[SqlDatabase], SqlCatalog],
@@ -137,6 +138,7 @@ def test_whoever_waits_for_too_long_is_told_so(
     assert other.snapshots.get(orders, "LATEST") == offered
 
 
+@pytest.mark.modes
 def test_a_process_that_stands_still_loses_its_locks_and_begins_anew(
     url: str,
     connect: Open,
@@ -196,6 +198,7 @@ class SlowFiles(LocalFileAccess):
         self._meanwhile()
 
 
+@pytest.mark.modes
 def test_storage_that_takes_its_time_keeps_the_locks(connect: Open) -> None:
     _row(connect())
     other = connect(lock=3)
@@ -225,6 +228,7 @@ class StallingFiles(LocalFileAccess):
         super().delete(path)
 
 
+@pytest.mark.modes
 def test_a_purge_that_stands_still_does_not_go_on_in_the_next_tables_files(
     connect: Open,
     catalog: Callable[[SqlDatabase], SqlCatalog],
@@ -273,6 +277,7 @@ class StallingPuts(LocalFileAccess):
         return super().write_if_absent(path, data)
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("put_by", ["commit", "sweep"])
 def test_whoever_stood_still_puts_no_snapshot_back_that_was_rolled_back(
     connect: Open,

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.interrupted import Racing
+from tests.modes import essential
 from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
@@ -242,10 +243,10 @@ def test_what_is_sorted_is_not_sorted_again(lake: Lake) -> None:
 
 def test_small_files_are_joined(lake: Lake) -> None:
     table = make(lake)
-    for number in range(40):
+    for number in range(20):
         write(table, {number: (0, number)})
         assert len(table.files()) < 6
-    assert rows_of(table) == {number: (0, number) for number in range(40)}
+    assert rows_of(table) == {number: (0, number) for number in range(20)}
 
 
 @pytest.mark.modes
@@ -402,7 +403,7 @@ def layered(lake: Lake, engine: str) -> tuple[Table, Rows]:
     return table, spread(range(105, 120), 2) | spread(range(95, 110), 1) | old
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", essential([False, True], {False}))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_of_compactions_and_writes_at_once_none_is_lost(
     lake: Lake, engine: str, full: bool

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
@@ -123,6 +124,7 @@ def test_tags_that_are_gone_for_a_reason_are_not_lost(catalog_lake: Lake) -> Non
         assert len(warnings(table)) == 1
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_ends_of_lines_that_are_gone(catalog_lake: Lake) -> None:
     table = made(catalog_lake, "t", 8, CHANGELOGS)
     # Snapshots 7 and 8, and the changelogs of those before, so far as they are kept.
@@ -145,6 +147,7 @@ def test_ends_of_lines_that_are_gone(catalog_lake: Lake) -> None:
         assert f"numbers {changelogs[0]} to 6" in warning
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_an_expiry_of_all_changelogs_leaves_no_note_of_them(catalog_lake: Lake) -> None:
     table = made(catalog_lake, "t", 6, CHANGELOGS)
     assert (home(table) / "changelog" / "EARLIEST").exists()
@@ -154,6 +157,7 @@ def test_an_expiry_of_all_changelogs_leaves_no_note_of_them(catalog_lake: Lake) 
     assert warnings(catalog_lake.table(str(table.identifier))) == []
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_lost_branch_is_a_damage(catalog_lake: Lake) -> None:
     table = made(catalog_lake, "t", 2)
     table.create_branch("b")
@@ -163,6 +167,7 @@ def test_a_lost_branch_is_a_damage(catalog_lake: Lake) -> None:
     assert any("branch-b" in problem for problem in problems), problems
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_snapshots_and_tags_are_compared_with_the_catalog(catalog_lake: Lake) -> None:
     table = made(catalog_lake, "t", 3)
     table.create_tag("audit", 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.modes import essential
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
@@ -114,17 +115,22 @@ class Damaged:
             path.write_bytes(data)
 
 
-MODES: Sequence[Mapping[str, str]] = [
+ALWAYS: Sequence[Mapping[str, str]] = [
     {"file.format": "orc", "blob.target-file-size": "60 b"},
-    {"file.format": "avro", "deletion-vectors.enabled": "true", "bucket": "2"},
     {"merge-engine": "partial-update", "data-file.thin-mode": "true"},
-    {"merge-engine": "first-row"},
     {"bucket": "-1", "write-buffer-size": "2 kb"},
+]
+MODES: Sequence[Mapping[str, str]] = [
+    *ALWAYS,
+    {"file.format": "avro", "deletion-vectors.enabled": "true", "bucket": "2"},
+    {"merge-engine": "first-row"},
     {"bucket": "-2"},
 ]
 
 
-@pytest.mark.parametrize("options", MODES, ids=lambda options: "-".join(options.values()))
+@pytest.mark.parametrize(
+    "options", essential(MODES, ALWAYS), ids=lambda options: "-".join(options.values())
+)
 def test_values_come_back_whatever_becomes_of_their_rows(
     lake: Lake, options: Mapping[str, str]
 ) -> None:

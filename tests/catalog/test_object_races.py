@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import Engine, event, text
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.events import EventType
@@ -88,6 +89,7 @@ def test_changes_of_many_all_arrive(replicas: list[SqlCatalog]) -> None:
     assert set(replicas[0].functions.get(area).spec.definitions) == names
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_readers_find_a_view_while_many_replace_it(replicas: list[SqlCatalog]) -> None:
     views = [catalog.views for catalog in replicas]
     done = threading.Event()
@@ -173,6 +175,7 @@ def test_a_database_is_dropped_while_views_are_made(
     assert _rows(migrated_url, "hw_views") == _rows(migrated_url, "hw_grants") == 0
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_table_is_dropped_while_grants_are_made(
     replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:
@@ -193,6 +196,7 @@ def test_a_table_is_dropped_while_grants_are_made(
     assert _rows(migrated_url, "hw_grants") == 0
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_grant_that_has_begun_ends_before_its_table_goes(
     replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:
@@ -257,6 +261,7 @@ def test_a_grant_on_a_name_that_another_thing_gets_meanwhile_is_given_to_neither
     assert _rows(migrated_url, "hw_grants") == is_granted
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_labels_of_many_are_all_kept_up_to_their_number_and_go_with_the_table(
     replicas: list[SqlCatalog], migrated_url: str, orders_schema: Schema
 ) -> None:

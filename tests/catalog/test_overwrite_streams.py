@@ -87,13 +87,19 @@ class Follower:
     [
         {},
         {"bucket": "1", "changelog_producer": "input"},
-        {"changelog_producer": "lookup"},
+        pytest.param({"changelog_producer": "lookup"}, marks=pytest.mark.modes),
         {"changelog_producer": "full-compaction", "full_compaction__delta_commits": "1"},
         {"deletion_vectors__enabled": "true", "changelog_producer": "lookup"},
-        {"deletion_vectors__enabled": "true", "deletion_vectors__merge_on_read": "true"},
+        pytest.param(
+            {"deletion_vectors__enabled": "true", "deletion_vectors__merge_on_read": "true"},
+            marks=pytest.mark.modes,
+        ),
         {"bucket": "-1", "dynamic_bucket__target_row_num": "2"},
         {"overwrite_upgrade": "false"},
-        {"merge_engine": "partial-update", "changelog_producer": "lookup"},
+        pytest.param(
+            {"merge_engine": "partial-update", "changelog_producer": "lookup"},
+            marks=pytest.mark.modes,
+        ),
     ],
     ids=str,
 )

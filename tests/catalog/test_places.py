@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import event
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -265,6 +266,7 @@ def test_places_longer_than_an_index_are_told_apart(catalog: SqlCatalog, tmp_pat
             apart.tables.create(Identifier("sales", "three"), _external(place))
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_the_check_asks_the_same_whatever_there_is(catalog: SqlCatalog, tmp_path: Path) -> None:
     def statements(work: Callable[[], object]) -> int:
         seen: list[str] = []

@@ -61,6 +61,7 @@ def _check_history(catalog: SqlCatalog, table: Identifier, users: list[str]) -> 
     assert (directory / "LATEST").read_text() == str(len(history))
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_threads_of_one_catalog(open_catalog: Callable[[], SqlCatalog], orders: Identifier) -> None:
     catalog = open_catalog()
     users = [f"user-{number}" for number in range(COMMITTERS)]
@@ -70,6 +71,7 @@ def test_threads_of_one_catalog(open_catalog: Callable[[], SqlCatalog], orders: 
     _check_history(catalog, orders, users)
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_processes_on_one_database(
     open_catalog: Callable[[], SqlCatalog], migrated_url: str, tmp_path: Path, orders: Identifier
@@ -111,6 +113,7 @@ def test_of_many_on_the_same_base_one_wins(
         base = latest.snapshot.uuid
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_one_of_many_creations_wins(
     open_catalog: Callable[[], SqlCatalog], orders_schema: Schema
 ) -> None:
@@ -132,6 +135,7 @@ def test_one_of_many_creations_wins(
     assert [p.name for p in directory.rglob("*") if p.is_file()] == ["schema-0"]
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_changes_of_many_all_arrive(
     open_catalog: Callable[[], SqlCatalog], orders: Identifier
 ) -> None:

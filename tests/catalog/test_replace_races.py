@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
@@ -52,6 +53,7 @@ def _alter(catalog: SqlCatalog) -> None:
         catalog.tables.alter(NAME, [SetOption("my-option", str(number))])
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_table_is_replaced_under_its_writers(catalog: SqlCatalog) -> None:
     with ThreadPoolExecutor(WRITERS + 2) as pool:
         running = [pool.submit(_write, catalog, writer) for writer in range(WRITERS)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.identifier import Identifier
@@ -176,6 +177,7 @@ def test_what_somebody_else_decided_is_followed_first(
     assert [item.id for item in other.snapshots.list(TABLES[0]).items] == [2, 1]
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_batch_comes_to_what_its_parts_come_to(
     open_catalog: Open, snapshot: MakeSnapshot
 ) -> None:
@@ -228,6 +230,7 @@ def test_who_committed_is_recorded_of_each(open_catalog: Open, snapshot: MakeSna
     assert [item.updated_by for item in found] == ["ada", "grace", "barbara"]
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 def test_replicas_that_take_the_same_tables_in_other_orders(
     open_catalog: Open, snapshot: MakeSnapshot
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.modes import essential
 from tests.option_names import option_names
 
 from headwater.catalog.table.table import Table
@@ -138,7 +139,7 @@ def test_a_file_that_a_compaction_moves_keeps_its_snapshot(lake: Lake) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("compacts", essential([False, True], {True}))
 def test_merge_engines_go_by_snapshots(
     lake: Lake, options: dict[str, str], expected: tuple[Any, ...], compacts: bool
 ) -> None:

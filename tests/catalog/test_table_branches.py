@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
+from tests.catalog.databases import POSTGRESQL_IN_MODES
 
 from headwater.catalog.sql.database.drivers import database_url as with_driver
 from headwater.catalog.table.table import Table
@@ -165,6 +166,7 @@ def _sizes(table: Table) -> tuple[int, int, int]:
     return info.record_count, info.file_count, info.file_size_in_bytes
 
 
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_sizes_are_right_even_when_the_database_forgot_a_snapshot(
     days: Table, migrated_url: str, forgotten: bool

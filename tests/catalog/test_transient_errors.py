@@ -185,6 +185,7 @@ def test_a_read_that_is_cut_while_it_waits_is_not_noticed(server_url: str, kille
     database.close()
 
 
+@pytest.mark.modes
 def test_a_read_that_is_cut_again_and_again_is_unavailable(
     catalog: SqlCatalog, killer: Killer
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_read_that_is_cut_again_and_again_is_unavailable(
     assert list(catalog.databases.list().items) == []
 
 
+@pytest.mark.modes
 def test_a_connection_that_is_lost_again_and_again_changes_nothing(
     catalog: SqlCatalog, killer: Killer
 ) -> None:
@@ -303,6 +305,7 @@ def test_without_a_free_connection_nothing_is_done(server_url: str) -> None:
     database.close()
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_a_server_that_is_not_there_is_unavailable(kind: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="did not answer"):

@@ -77,11 +77,11 @@ def test_a_write_is_followed_by_the_compaction_that_it_made_due(tmp_path: Path) 
 
 def test_the_number_of_runs_stays_small_however_many_commits(tmp_path: Path) -> None:
     table = new_table(tmp_path, num_sorted_run__compaction_trigger="3")
-    for number in range(40):
+    for number in range(20):
         upsert(table, number)
         levels = [file.level for file in table.files()]
         assert levels.count(0) + len({*levels} - {0}) <= 3
-    assert found(table) == expected(40)
+    assert found(table) == expected(20)
 
 
 @pytest.mark.parametrize("key", ["write-only", "write.compaction-skip"])

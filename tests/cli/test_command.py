@@ -163,6 +163,7 @@ def test_a_file_that_is_no_database_is_said_to_be_none(
         assert "no file of SQLite" in one_line(result)
 
 
+@pytest.mark.modes
 def test_any_name_can_be_printed_in_any_encoding(
     headwater: Headwater, headwater_process: Headwater
 ) -> None:
@@ -173,6 +174,7 @@ def test_any_name_can_be_printed_in_any_encoding(
     assert "gr\\xf6\\xdfe\t" in result.stdout
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize(
     ("arguments", "variables", "says"),
     [

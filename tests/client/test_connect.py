@@ -145,6 +145,7 @@ print(*sorted(there & {*sys.modules}))
 """
 
 
+@pytest.mark.modes
 def test_a_process_imports_what_its_catalog_needs(
     tmp_path: Path, serve: Callable[..., str]
 ) -> None:

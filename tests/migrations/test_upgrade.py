@@ -111,6 +111,7 @@ def test_a_catalog_that_makes_its_tables_makes_the_same(
     assert current(made) == newest()
 
 
+@pytest.mark.modes
 def test_an_upgrade_is_repeatable_and_reaches_the_newest_from_every_revision(
     new_database: Callable[[], str],
 ) -> None:
@@ -523,6 +524,7 @@ def _insert(url: str, model: type[Base], **values: object) -> None:
     engine.dispose()
 
 
+@pytest.mark.modes
 def test_changes_at_once_wait_for_each_other(new_database: Callable[[], str]) -> None:
     url = new_database()
     with ThreadPoolExecutor(4) as threads:
@@ -534,6 +536,7 @@ def test_changes_at_once_wait_for_each_other(new_database: Callable[[], str]) ->
     assert _shape_of(url) == made
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize(
     "way", [*(pytest.param(way, marks=pytest.mark.modes) for way in ("up", "down")), "made"]
 )

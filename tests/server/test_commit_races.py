@@ -109,6 +109,7 @@ def _race(addresses: list[str]) -> None:
             assert history[-1].total_record_count == COMMITTERS * COMMITS
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("kind", DATABASE_SERVERS)
 def test_eight_committers_through_two_servers_on_one_database(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
@@ -209,6 +210,7 @@ def _client(server: MortalServer) -> Lake:
     return Lake(RestCatalog(server.address, runtime=server.runtime), server.runtime)
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("server", POSTGRESQL_IN_MODES, indirect=True)
 def test_a_write_outlives_a_server_killed_at_any_step(server: MortalServer) -> None:
     """The client's own retry makes each write happen exactly once."""
@@ -251,6 +253,7 @@ def _commit(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
     return commit_snapshot(table.storage, table.pointer, snapshot, base, [])
 
 
+@pytest.mark.modes
 @pytest.mark.parametrize("server", POSTGRESQL_IN_MODES, indirect=True)
 def test_an_answer_after_a_kill_is_true_even_with_a_rival(server: MortalServer) -> None:
     """Whoever commits while the server is down: True means in the history, False means not."""

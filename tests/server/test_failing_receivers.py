@@ -21,6 +21,9 @@ from tests.processes import serving
 from headwater.server.settings import load_settings
 from headwater.server.sinks import delivery, webhook_sink
 
+# One of the processes that share the tests starts what servers are forked off.
+pytestmark = pytest.mark.xdist_group("processes")
+
 TAKEN = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 Answer = Callable[[int, Callable[[bytes], None]], None]
@@ -151,7 +154,7 @@ def _all_come(client: httpx.Client, receiver: Receiver, tmp_path: Path) -> None:
     assert _metrics(client)["events_undelivered_oldest_seconds", "webhook"] == 0
 
 
-@pytest.mark.parametrize("drips", [False, True])
+@pytest.mark.parametrize("drips", [False, pytest.param(True, marks=pytest.mark.modes)])
 def test_a_receiver_that_is_slow_and_recovers(tmp_path: Path, drips: bool) -> None:
     recovered = threading.Event()
 

@@ -373,6 +373,7 @@ def test_storage_that_stalls_for_one_table_stops_no_other(
         assert stalled.result() == {"success": True}
 
 
+@pytest.mark.modes
 @pytest.mark.postgresql
 def test_a_database_that_hangs_up_is_called_again(on_postgresql: Callable[..., Served]) -> None:
     """Whatever is asked of PostgreSQL at once, before and after every connection was cut."""

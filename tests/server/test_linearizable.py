@@ -30,6 +30,9 @@ from tests.conftest import NewSqlite
 from tests.ports import free_port
 from tests.processes import ServerProcess
 
+# One of the processes that share the tests starts what servers are forked off.
+pytestmark = pytest.mark.xdist_group("processes")
+
 REPLICAS = 2
 CLIENTS = 9
 NEVER = float("inf")
@@ -152,7 +155,7 @@ def _show_exceptions(log: IO[str]) -> None:
 @pytest.fixture(
     params=[
         "sqlite",
-        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("postgresql", marks=[pytest.mark.postgresql, pytest.mark.modes]),
         pytest.param("mariadb", marks=pytest.mark.mariadb),
         pytest.param("mysql", marks=pytest.mark.mysql),
     ],

@@ -82,9 +82,15 @@ GIVEN = {
 }
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize(
     ("reads", "expected"),
-    [(None, set()), ("none", set()), ("data", GIVEN), ("tables", GIVEN | LOADED)],
+    [
+        (None, set()),
+        pytest.param("none", set(), marks=pytest.mark.modes),
+        pytest.param("data", GIVEN, marks=pytest.mark.modes),
+        ("tables", GIVEN | LOADED),
+    ],
 )
 def test_reads_leave_events_as_the_settings_say(
     catalog: SqlCatalog,

@@ -211,7 +211,7 @@ def test_one_warehouse_that_hangs_does_not_take_the_others_out_of_service(
     hanging.close()
 
 
-@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.modes)])
 def test_a_database_that_is_away_is_not_taken_for_storage(
     catalog: SqlCatalog, tmp_path: Path, hangs: bool
 ) -> None:
@@ -377,6 +377,7 @@ def test_a_database_that_went_away_shows(
         probe()
 
 
+@pytest.mark.modes
 @pytest.mark.postgresql
 def test_callers_are_not_told_what_the_database_said(
     tmp_path: Path,

@@ -80,6 +80,7 @@ def kept(held: dict[int, Row], changes: Sequence[Mapping[str, Any]]) -> None:
             assert held.pop(key) == row, change
 
 
+@pytest.mark.modes
 def test_a_copy_that_is_kept_by_changes_is_what_is_shown(lake_as: As) -> None:
     owner = lake_as("owner")
     table = make(owner, **{"changelog-producer": "lookup"})

@@ -65,7 +65,9 @@ def write_at_random(table: Table, chance: random.Random) -> None:
     table.write(rows(*((id_, chance.choice(REGIONS), "55", chance.randrange(3)) for id_ in ids)))
 
 
-@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize(
+    "producer", ["lookup", pytest.param("full-compaction", marks=pytest.mark.modes)]
+)
 def test_a_copy_that_is_kept_by_a_stream_is_what_is_shown(lake_as: As, producer: str) -> None:
     owner = lake_as("owner")
     options = {"changelog-producer": producer, "full-compaction.delta-commits": "2"}

@@ -297,6 +297,8 @@ def _address(process: ServerProcess) -> str:
     return address
 
 
+@pytest.mark.modes
+@pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("sink", ["webhook", pytest.param("file", marks=pytest.mark.slow)])
 def test_another_server_goes_on_when_the_one_that_delivers_is_killed(
     tmp_path: Path, receiver: Receiver, sink: str

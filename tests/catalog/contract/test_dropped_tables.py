@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.conftest import Clock
-from tests.catalog.databases import set_database_clock
+from tests.catalog.databases import POSTGRESQL_IN_MODES, set_database_clock
 
 from headwater.catalog.labels import Entity, EntityType, Label
 from headwater.catalog.model.catalog import Catalog
@@ -24,6 +24,8 @@ from headwater.storage.snapshot.snapshot import Snapshot
 WEEK = 7 * 24 * 3600 * 1000
 
 MakeSnapshot = Callable[..., Snapshot]
+
+pytestmark = pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
 
 
 @pytest.fixture

@@ -797,7 +797,7 @@ def test_eight_committers_lose_nothing_and_double_nothing(new_table: NewTable) -
 
     def work(number: int) -> None:
         try:
-            for step in range(10):
+            for step in range(5):
                 commit = committer(table, f"user-{number}")
                 commit.commit(write(table, {"id": [number * 100 + step]}), identifier=step)
         except HeadwaterError as error:
@@ -811,10 +811,10 @@ def test_eight_committers_lose_nothing_and_double_nothing(new_table: NewTable) -
     assert failures == []
     latest = table.pointer.latest()
     assert latest is not None
-    assert (latest.id, latest.total_record_count) == (80, 80)
-    history = [table.storage.snapshot(number) for number in range(1, 81)]
-    assert len({(s.commit_user, s.commit_identifier) for s in history}) == 80
-    assert len(live_files(table)) == 80
+    assert (latest.id, latest.total_record_count) == (40, 40)
+    history = [table.storage.snapshot(number) for number in range(1, 41)]
+    assert len({(s.commit_user, s.commit_identifier) for s in history}) == 40
+    assert len(live_files(table)) == 40
     assert manifests_on_disk(table) == referenced_manifests(table)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from tests.dying_files import Killed, MortalFiles
+from tests.modes import essential
 
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.commit.table_commit import TableCommit
@@ -17,7 +20,7 @@ from headwater.storage.compaction.rewrite import run_compaction
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.files.local import LocalFileAccess
+from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.reachable import live_paths, manifest_names
@@ -174,7 +177,7 @@ def history(table: StoredTable) -> dict[int, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("end", range(2, 12))
+@pytest.mark.parametrize("end", essential(range(2, 12), {2, 5, 8, 11}))
 def test_what_is_kept_is_whole_and_nothing_else_is_left(table: StoredTable, end: int) -> None:
     expected = history(table)
     result = expire(table, Retention(12 - end, 12 - end, 0, 1000))
@@ -188,8 +191,10 @@ def test_what_is_kept_is_whole_and_nothing_else_is_left(table: StoredTable, end:
     assert expire(table, Retention(12 - end, 12 - end, 0, 1000)).expired == ()
 
 
-@pytest.mark.parametrize("tagged", [[1], [3], [5], [1, 4, 9], [2, 3], [6, 11]])
-def test_tags_keep_their_files_and_no_more(table: StoredTable, tagged: list[int]) -> None:
+@pytest.mark.parametrize(
+    "tagged", essential([(1,), (3,), (5,), (1, 4, 9), (2, 3), (6, 11)], {(5,), (1, 4, 9), (2, 3)})
+)
+def test_tags_keep_their_files_and_no_more(table: StoredTable, tagged: Sequence[int]) -> None:
     expected = history(table)
     for number in tagged:
         tag(table, f"t{number}", table.storage.snapshot(number))
@@ -201,8 +206,16 @@ def test_tags_keep_their_files_and_no_more(table: StoredTable, tagged: list[int]
         assert ids_at(table, one.snapshot) == expected[one.snapshot.id]
 
 
-@pytest.mark.parametrize("order", [[1, 4, 9], [9, 4, 1], [4, 1, 9], [4, 5], [5, 4], [4, 5, 2, 1]])
-def test_a_deleted_tag_gives_back_what_it_alone_kept(table: StoredTable, order: list[int]) -> None:
+@pytest.mark.parametrize(
+    "order",
+    essential(
+        [(1, 4, 9), (9, 4, 1), (4, 1, 9), (4, 5), (5, 4), (4, 5, 2, 1)],
+        {(4, 1, 9), (5, 4), (4, 5, 2, 1)},
+    ),
+)
+def test_a_deleted_tag_gives_back_what_it_alone_kept(
+    table: StoredTable, order: Sequence[int]
+) -> None:
     history(table)
     tags = {number: table.storage.snapshot(number) for number in order}
     for number, snapshot in tags.items():
@@ -460,11 +473,14 @@ def test_a_file_that_a_rollback_brought_back_stays(table: StoredTable) -> None:
 
 def test_an_expiry_killed_at_any_change_is_finished_by_the_next(new_table: NewTable) -> None:
     options = {"bucket": "1", "changelog-producer": "input"}
+    table = new_table(COLUMNS, primary_keys=["id"], options=options)
+    expected = history(table)
+    tag(table, "t4", table.storage.snapshot(4))
+    place = Path(local_path(table.storage.layout.location))
+    whole = place.rename(place.with_name("whole"))
     step = 0
     while True:
-        table = new_table(COLUMNS, primary_keys=["id"], options=options)
-        expected = history(table)
-        tag(table, "t4", table.storage.snapshot(4))
+        shutil.copytree(whole, place)
         mortal = replace(table, storage=replace(table.storage, files=MortalFiles(step)))
         try:
             expire(mortal, Retention(4, 4, 0, 1000))
@@ -482,6 +498,7 @@ def test_an_expiry_killed_at_any_change_is_finished_by_the_next(new_table: NewTa
         (kept,) = list_tag_files(table.storage.files, table.storage.layout)
         assert ids_at(table, kept.snapshot) == expected[4]
         check_exactly_what_is_needed_is_there(table)
+        shutil.rmtree(place)
         step += 3
     assert step > 20
 

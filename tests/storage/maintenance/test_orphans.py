@@ -371,7 +371,7 @@ def test_each_file_is_read_once_however_many_snapshots_name_it(new_table: NewTab
     table.clock.millis = FUTURE
     files, layout = table.storage.files, table.storage.layout
     side = side_of(table)
-    for until in (12, 24, 48):
+    for until in (6, 12, 24):
         for number in range(len(table.files_below("snapshot")), until):
             snapshot = upsert(table, number)
             for copy in range(8):

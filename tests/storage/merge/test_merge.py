@@ -450,7 +450,7 @@ def test_long_keys_are_merged_in_small_pieces() -> None:
     assert [(r["s"], r["v"]) for r in merged.to_pylist()] == expected
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", [pytest.param(False, marks=pytest.mark.modes), True])
 def test_one_long_key_among_many_short_ones(ordered: bool) -> None:
     def rows(value: str, first: int, keys: list[str]) -> list[_Row]:
         return [

@@ -67,8 +67,15 @@ def filled(
         ("VARCHAR(40)", LONG, [f"'{value}'" for value in LONG]),
         ("STRING", ["", "ü", "\U0001f600"], ["''", "'ü'", "'\U0001f600'"]),
         ("INT", list(range(-20, 40)), [str(n) for n in range(-20, 40)]),
-        ("BIGINT", [1 << n for n in range(60)], [str(1 << n) for n in range(60)]),
-        ("SMALLINT", list(range(60)), [str(n) for n in range(60)]),
+        pytest.param(
+            "BIGINT",
+            [1 << n for n in range(60)],
+            [str(1 << n) for n in range(60)],
+            marks=pytest.mark.modes,
+        ),
+        pytest.param(
+            "SMALLINT", list(range(60)), [str(n) for n in range(60)], marks=pytest.mark.modes
+        ),
         ("DATE", list(range(31)), [f"DATE '1970-01-{1 + n:02}'" for n in range(31)]),
         ("BOOLEAN", [True, False], ["true", "false"]),
         ("DOUBLE", [-0.5, 0.5, 2.0], ["-0.5", "0.5", "2"]),

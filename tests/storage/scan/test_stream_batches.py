@@ -102,12 +102,12 @@ def _batches(
     [
         (BatchLimits(), 1),
         (BatchLimits(files=1), 12),
-        (BatchLimits(files=4), 3),
-        (BatchLimits(rows=1), 12),
+        pytest.param(BatchLimits(files=4), 3, marks=pytest.mark.modes),
+        pytest.param(BatchLimits(rows=1), 12, marks=pytest.mark.modes),
         (BatchLimits(rows=20), 4),
         (BatchLimits(size=1), 12),
         (BatchLimits(snapshots=1), 4),
-        (BatchLimits(snapshots=3, files=100), 2),
+        pytest.param(BatchLimits(snapshots=3, files=100), 2, marks=pytest.mark.modes),
     ],
 )
 def test_limited_batches_hold_what_one_batch_would(
