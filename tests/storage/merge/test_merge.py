@@ -458,10 +458,10 @@ def test_one_long_key_among_many_short_ones(ordered: bool) -> None:
             for i, key in enumerate(sorted(keys))
         ]
 
-    # Padded to the longest, the keys of these runs would take 10 GB.
+    # Padded to the longest, the keys of these runs would take 3 GB.
     long = [f"{n}" + "z" * 3_000_000 for n in (0, 9)]
-    old = rows("old", 0, [*(f"{n:05d}" for n in range(1500)), *long])
-    new = rows("new", 20_000, [*(f"{n:05d}" for n in range(0, 3000, 2)), long[1]])
+    old = rows("old", 0, [*(f"{n:05d}" for n in range(500)), *long])
+    new = rows("new", 20_000, [*(f"{n:05d}" for n in range(0, 1000, 2)), long[1]])
     merged = pa.Table.from_batches(
         merge_runs(
             [_run("old", old), _run("new", new)], MergeRules.of(_schema()), ["s", "v"],
