@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -25,6 +26,43 @@ Rows = list[tuple[object, ...]]
 def rows(df: DataFrame) -> Rows:
     """A frame's rows, in an order of their own."""
     return sorted((tuple(row) for row in df.collect()), key=repr)
+
+
+def numbers(*ranges: tuple[int, int] | tuple[int, int, str]) -> Rows:
+    """The rows that `numbered` makes of each start, stop and name, as `rows` gives them.
+
+    The name is "first" where there is none.
+    """
+    found: Rows = []
+    for each in ranges:
+        name = each[2] if len(each) == 3 else "first"
+        found += [(id, f"{name}-{id}", str(id % 3)) for id in range(each[0], each[1])]
+    return sorted(found, key=repr)
+
+
+def stored(lake: SparkLake, name: str) -> Rows:
+    """A table's rows, read without Spark, as `rows` gives them."""
+    columns = lake.catalog.table(name).scan().to_arrow().columns
+    return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)
+
+
+def arrow(start: int, stop: int, name: str = "first") -> pa.Table:
+    """The rows that `numbered` makes, in Arrow."""
+    ids = range(start, stop)
+    columns = [
+        pa.array(ids, pa.int64()),
+        pa.array([f"{name}-{id}" for id in ids], pa.string()),
+        pa.array([str(id % 3) for id in ids], pa.string()),
+    ]
+    return pa.table(columns, names=["id", "name", "part"])
+
+
+def store(
+    lake: SparkLake, table: str, start: int, stop: int, name: str = "first", kind: str = "+I"
+) -> None:
+    """Commit rows as `numbered` makes them, without Spark."""
+    rows = arrow(start, stop, name)
+    lake.catalog.table(table).write(rows, pa.array([kind] * len(rows), pa.string()))
 
 
 def plan(df: DataFrame) -> str:

@@ -22,8 +22,8 @@ VECTORS = f"{OPTIONS}, 'deletion-vectors.enabled' = 'true'"
 
 def make(lake: SparkLake, options: str = VECTORS, parts: str = "") -> None:
     lake.sql(f"CREATE TABLE db.t (id BIGINT, a INT, b STRING) {parts} TBLPROPERTIES ({options})")
-    lake.sql("INSERT INTO db.t SELECT id, id * 10, concat('b', id) FROM range(0, 4, 1, 1)")
-    lake.sql("INSERT INTO db.t SELECT id, id * 10, concat('b', id) FROM range(4, 6, 1, 1)")
+    for ids in (range(4), range(4, 6)):
+        lake.catalog.table("db.t").write([{"id": id, "a": id * 10, "b": f"b{id}"} for id in ids])
 
 
 def column_files(lake: SparkLake) -> list[tuple[int, int, tuple[str, ...]]]:

@@ -50,9 +50,13 @@ def table(lake: SparkLake, spark: SparkSession) -> str:
     schema = values(spark, ALL, 0).schema
     options = {"bucket": "2", "write-only": "true"}
     lake.create_table("db.t", schema, primary_keys=["id"], options=options)
-    lake.write(values(spark, ALL, 0), "db.t")
-    for number in (1, 2, 3):
-        lake.write(values(spark, version(number), number), "db.t")
+    for number in range(4):
+        lake.catalog.table("db.t").write(
+            [
+                {"id": key, "name": f"n{key % 10}", "v": key * 10 + number}
+                for key in (version(number) if number else ALL)
+            ]
+        )
     for _ in range(2):
         lake.sql(QUERY)
     return "db.t"

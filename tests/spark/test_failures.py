@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests import plain_http
-from tests.spark.conftest import Numbered, data_files, named_files, rows
+from tests.spark.conftest import Numbered, arrow, data_files, named_files, numbers, store, stored
 
 from headwater.spark import SparkLake, connect
 from headwater.spark.connection import Connection
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def table(lake: SparkLake, numbered: Numbered) -> str:
     lake.create_table("db.t", numbered(0, 1).schema, primary_keys=["id"], options={"bucket": "2"})
-    lake.write(numbered(0, 20), "db.t")
+    store(lake, "db.t", 0, 20)
     return "db.t"
 
 
@@ -57,7 +57,7 @@ def test_a_null_key_fails_the_write_and_leaves_no_file(
         with pytest.raises(Exception, match="column 'id' is NOT NULL, but 1 of"):
             write()
         assert data_files(folder) == []
-    assert rows(lake.table("db.one")) == []
+    assert stored(lake, "db.one") == []
 
 
 def test_a_task_that_fails_takes_the_files_of_the_others_with_it(
@@ -77,16 +77,16 @@ def test_a_task_that_fails_takes_the_files_of_the_others_with_it(
     assert lake.catalog.table(table).latest_snapshot() == snapshot
     # No task runs for rows that Spark knows there are none of.
     lake.write(spark.createDataFrame([], rows_of_two.schema), table, mode="overwrite")
-    assert rows(lake.table(table)) == []
+    assert stored(lake, table) == []
 
 
 def test_what_finished_tasks_wrote_is_deleted_when_another_fails(
-    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+    lake: SparkLake, table: str, folder: Path
 ) -> None:
     before = data_files(folder)
     handle = lake.catalog.table(table)
     with TableWriter(handle.storage, max_sequence_numbers={}) as tasks:
-        tasks.write(numbered(0, 50).toArrow())
+        tasks.write(arrow(0, 50))
         done = WrittenFiles("a-batch", tuple(tasks.finish()))
     assert len(data_files(folder)) == len(before) + 2
     writer = BatchWriter(WriteOptions(Connection(str(folder)), table))
@@ -95,12 +95,12 @@ def test_what_finished_tasks_wrote_is_deleted_when_another_fails(
 
 
 def test_files_stay_once_their_commit_may_have_begun(
-    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+    lake: SparkLake, table: str, folder: Path
 ) -> None:
     """When Spark has every task's message, the commit may be on its way to the catalog."""
     handle = lake.catalog.table(table)
     with TableWriter(handle.storage, max_sequence_numbers={}) as tasks:
-        tasks.write(numbered(0, 50).toArrow())
+        tasks.write(arrow(0, 50))
         done = WrittenFiles("a-batch", tuple(tasks.finish()))
     written = data_files(folder)
     options = WriteOptions(Connection(str(folder)), table)
@@ -110,7 +110,7 @@ def test_files_stay_once_their_commit_may_have_begun(
 
 
 def test_a_repeated_batch_is_compacted_but_not_committed_again(
-    lake: SparkLake, table: str, numbered: Numbered, folder: Path
+    lake: SparkLake, table: str, folder: Path
 ) -> None:
     """The query may have ended between the batch's commit and the compaction after it."""
     handle = lake.catalog.table(table).alter(SetOption("full-compaction.delta-commits", "2"))
@@ -119,7 +119,7 @@ def test_a_repeated_batch_is_compacted_but_not_committed_again(
     def batch(start: int) -> WrittenFiles:
         states = BucketStates(handle.storage, handle.latest_snapshot())
         with TableWriter(handle.storage, max_sequence_numbers=states) as tasks:
-            tasks.write(numbered(start, start + 20).toArrow())
+            tasks.write(arrow(start, start + 20))
             return WrittenFiles("a-query", tuple(tasks.finish()))
 
     writer.commit([batch(10)], 0)
@@ -134,7 +134,7 @@ def test_a_repeated_batch_is_compacted_but_not_committed_again(
         ("APPEND", 0), ("APPEND", 1), ("COMPACT", 1), ("APPEND", 2), ("APPEND", 3), ("COMPACT", 3),
     ]  # fmt: skip
     assert {file.level for file in handle.files()} == {5}
-    assert rows(lake.table(table)) == rows(numbered(0, 60))
+    assert stored(lake, table) == numbers((0, 60))
     # Once more: there is nothing left to do.
     writer.commit([batch(40)], 3)
     assert [s for s in reversed(handle.snapshots()) if s.commit_user == user] == made
@@ -148,10 +148,10 @@ def test_a_write_is_followed_by_its_compaction_in_tasks(
     kinds = [snapshot.commit_kind for snapshot in reversed(handle.snapshots())]
     assert kinds == ["APPEND", "APPEND", "COMPACT"]
     assert {file.level for file in handle.files()} == {2}
-    assert rows(lake.table(table)) == rows(numbered(0, 10).union(numbered(10, 30, "second")))
+    assert stored(lake, table) == numbers((0, 10), (10, 30, "second"))
     lake.delete(table, "id < 5")
     lake.delete(table, "id < 10")
-    assert rows(lake.table(table)) == rows(numbered(10, 30, "second"))
+    assert stored(lake, table) == numbers((10, 30, "second"))
     assert [s.commit_kind for s in handle.snapshots()].count(CommitKind.COMPACT) > 1
 
 
@@ -242,5 +242,5 @@ def test_a_commit_that_may_still_come_keeps_its_files(
         served.write(numbered(10, 30, "second"), table)
     assert isinstance(raised.value, OutcomeUnknown)
     late_commit.deliver()
-    assert rows(lake.table(table)) == rows(numbered(0, 10).union(numbered(10, 30, "second")))
+    assert stored(lake, table) == numbers((0, 10), (10, 30, "second"))
     assert data_files(folder) == named_files(lake, table)

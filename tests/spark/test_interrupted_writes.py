@@ -36,7 +36,7 @@ def table(lake: SparkLake) -> SparkLake:
         "CREATE TABLE db.t (id BIGINT, v STRING) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"
     )
-    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    lake.catalog.table("db.t").write({"id": [1], "v": ["a"]})
     return lake
 
 
@@ -123,6 +123,7 @@ def test_a_write_is_interrupted_as_sparks_own_jobs_are(table: SparkLake, by: str
     check_untouched(table)
 
 
+@pytest.mark.modes
 def test_a_tag_that_was_taken_off_does_not_hold_for_later_writes(table: SparkLake) -> None:
     spark = table.spark
     spark.addTag("early")

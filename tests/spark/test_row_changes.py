@@ -56,11 +56,12 @@ def make(lake: SparkLake, kind: str, name: str = "db.t") -> str:
     keys, options = KINDS[kind]
     schema = lake.spark.createDataFrame([], COLUMNS).schema
     lake.create_table(name, schema, primary_keys=keys, partition_keys=["part"], options=options)
-    lake.write(
-        lake.spark.createDataFrame(
-            [(1, "a", (1, "x"), "p"), (2, "b", None, "p"), (3, "c", (3, "z"), "q")], COLUMNS
-        ),
-        name,
+    lake.catalog.table(name).write(
+        [
+            {"id": 1, "name": "a", "at": {"x": 1, "y": "x"}, "part": "p"},
+            {"id": 2, "name": "b", "at": None, "part": "p"},
+            {"id": 3, "name": "c", "at": {"x": 3, "y": "z"}, "part": "q"},
+        ]
     )
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import cast
 
@@ -95,30 +96,33 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spark
     spark.conf.unset(setting)
     for database in ("db", "other"):
         lake.catalog.create_database(database)
-    orders = spark.range(0, 30).selectExpr(
+    named = spark.range(0).selectExpr(
         "id", "concat('n', id) AS name", "CAST(id % 3 AS STRING) AS part"
     )
-    lake.create_table(
+    orders = lake.create_table(
         "db.orders",
-        orders.schema,
+        named.schema,
         primary_keys=["part", "id"],
         partition_keys=["part"],
         options={"bucket": "1"},
     )
-    lake.write(orders, "db.orders")
-    lake.catalog.table("db.orders").create_tag("first", snapshot_id=1)
-    lake.write(orders.where("part = '0'").selectExpr("id", "'new' AS name", "part"), "db.orders")
-    items = spark.range(0, 20).selectExpr(
+    orders.write([{"id": id, "name": f"n{id}", "part": str(id % 3)} for id in range(30)])
+    orders.create_tag("first", snapshot_id=1)
+    orders.write([{"id": id, "name": "new", "part": "0"} for id in range(0, 30, 3)])
+    bought = spark.range(0).selectExpr(
         "id",
         "id % 10 AS order_id",
         "id * 1.5D AS price",
         "date_add(DATE'2026-01-01', CAST(id AS INT)) AS day",
     )
-    lake.create_table("db.items", items.schema)
-    lake.write(items.where("id < 10").coalesce(1), "db.items")
-    lake.write(items.where("id >= 10").coalesce(1), "db.items")
-    lake.create_table("other.orders", items.schema)
-    lake.write(items.where("id < 2"), "other.orders")
+    items = [
+        {"id": id, "order_id": id % 10, "price": id * 1.5, "day": date(2026, 1, 1 + id)}
+        for id in range(20)
+    ]
+    for name, parts in (("db.items", (items[:10], items[10:])), ("other.orders", (items[:2],))):
+        table = lake.create_table(name, bought.schema)
+        for part in parts:
+            table.write(part)
     views = lake.catalog.catalog.views
 
     def view(name: str, query: str, *columns: tuple[str, str]) -> None:

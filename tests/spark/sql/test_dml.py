@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as sf
-from tests.spark.conftest import Rows, rows
+from tests.spark.conftest import Rows, rows, stored
 
 from headwater.spark import SparkLake
 from headwater.spark.errors import own_errors
@@ -35,7 +36,7 @@ def answer(lake: SparkLake, text: str) -> dict[str, int]:
 
 
 def content(lake: SparkLake, name: str = "t") -> Rows:
-    return rows(lake.table(f"db.{name}"))
+    return stored(lake, f"db.{name}")
 
 
 def test_inserted_rows_are_matched_to_columns(lake: SparkLake) -> None:
@@ -107,7 +108,9 @@ def test_an_overwrite_replaces_what_its_mode_says(lake: SparkLake) -> None:
 @pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=MODES)])
 def test_statements_change_the_rows_that_they_name(lake: SparkLake, keyed: bool) -> None:
     make(lake, keyed=keyed)
-    lake.sql("INSERT INTO t SELECT id, 'v', id, if(id < 3, 'x', 'y') FROM range(6)")
+    lake.catalog.table("db.t").write(
+        [{"id": id, "v": "v", "n": Decimal(id), "p": "x" if id < 3 else "y"} for id in range(6)]
+    )
     updated = answer(
         lake,
         "UPDATE t AS u SET u.v = CASE WHEN u.id = 1 THEN 'one' ELSE concat(v, '+') END, "
@@ -378,13 +381,13 @@ def test_fields_whose_names_have_dots_are_assigned(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE t (id INT, `a.b` STRUCT<`c.d`: INT, `e``f`: STRUCT<g: INT>>, a INT)")
     lake.sql("INSERT INTO t VALUES (1, struct(5, struct(6)), 7)")
     lake.sql("UPDATE t SET `A.b`.`c.D` = `a.b`.`c.d` + 1, t.`a.b`.`e``f`.G = 8 WHERE id = 1")
-    assert content(lake) == [(1, (6, (8,)), 7)]
+    assert rows(lake.table("db.t")) == [(1, (6, (8,)), 7)]
     lake.sql(
         "MERGE INTO t USING (SELECT 1 AS k) s ON t.id = s.k "
         "WHEN MATCHED THEN UPDATE SET t.`a.b`.`c.d` = s.k, a = 2"
     )
     lake.update("db.t", {"`a.b`.`e``f`": "named_struct('g', 3)"})
-    assert content(lake) == [(1, (1, (3,)), 2)]
+    assert rows(lake.table("db.t")) == [(1, (1, (3,)), 2)]
     with pytest.raises(Invalid, match=r"'a\.b' has no field 'c'"):
         lake.sql("UPDATE t SET `a.b`.c = 1")
 

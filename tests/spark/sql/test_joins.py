@@ -24,11 +24,11 @@ def merged(spark: SparkSession, lake: SparkLake) -> Iterator[SparkLake]:
         pytest.skip("plans are not shown")
     before = spark.conf.get(THRESHOLD)
     options = {"bucket": "1", "write-only": "true"}
-    rows = spark.range(ROWS).selectExpr("id", "id * 2 AS amount")
+    schema = spark.range(0).selectExpr("id", "id * 2 AS amount").schema
     lake.sql("CREATE DATABASE IF NOT EXISTS shop")
-    lake.create_table("shop.sales", rows.schema, primary_keys=["id"], options=options)
-    lake.write(rows, "shop.sales")
-    lake.write(rows.where("id % 10 = 0").selectExpr("id", "amount + 1 AS amount"), "shop.sales")
+    sales = lake.create_table("shop.sales", schema, primary_keys=["id"], options=options)
+    for more, ids in enumerate((range(ROWS), range(0, ROWS, 10))):
+        sales.write({"id": list(ids), "amount": [id * 2 + more for id in ids]})
     yield lake
     assert before is not None
     spark.conf.set(THRESHOLD, before)
