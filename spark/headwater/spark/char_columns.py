@@ -34,7 +34,7 @@ from headwater.spark.char_types import (
     with_types,
 )
 from headwater.spark.names import quoted
-from headwater.spark.session import is_set
+from headwater.spark.session import is_connect, is_set
 from headwater.spark.types import spark_type
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -137,16 +137,25 @@ class CharColumns:
     def _with(self, frame: DataFrame, filled: Mapping[str, DataType]) -> DataFrame:
         if not self.kinds:
             return frame
+        told = {
+            name: {**metadata, TYPE_KEY: type_text(self.kinds[name])}
+            for name, metadata in _metadata(frame).items()
+            if name in self.kinds
+        }
+        if not told:
+            return frame
         changed: dict[str, Column] = {}
-        for name, metadata in _metadata(frame).items():
-            if name not in self.kinds:
-                continue
+        for name, metadata in told.items():
             value = sf.col(quoted(name))
             if name in filled:
                 value = filled_value(value, filled[name])
-            told = {**metadata, TYPE_KEY: type_text(self.kinds[name])}
-            changed[name] = value.alias(name, metadata=told)
-        return frame.withColumns(changed) if changed else frame
+            changed[name] = value.alias(name, metadata=metadata)
+        frame = frame.withColumns(changed)
+        if is_connect(frame.sparkSession):
+            # Its columns take the metadata of an alias only where they are selected.
+            for name, metadata in told.items():
+                frame = frame.withMetadata(name, metadata)
+        return frame
 
 
 def _metadata(frame: DataFrame) -> dict[str, dict[str, Any]]:
