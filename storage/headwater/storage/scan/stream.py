@@ -432,7 +432,7 @@ def _plan(
         if snapshot.commit_kind is CommitKind.APPEND or wanted:
             return plan_delta(storage, snapshot, predicate=predicate)
         return None
-    except CorruptData as error:
+    except (CorruptData, NotFound) as error:
         if not position_expired(storage, position):
             raise
         raise expired(storage, snapshot.id) from error

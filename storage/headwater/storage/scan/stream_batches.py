@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import CorruptData, Invalid
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.split import ScanPlan, Split
@@ -284,7 +284,7 @@ def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[N
     """
     try:
         yield
-    except CorruptData as error:
+    except (CorruptData, NotFound) as error:
         if not position_expired(storage, position):
             raise
         raise expired(storage, position.snapshot_id) from error
