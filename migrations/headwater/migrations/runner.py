@@ -12,7 +12,6 @@ from headwater.catalog.sql.database.engine import SqlDatabase, database_exists, 
 from headwater.catalog.sql.database.models import REVISION
 from headwater.catalog.sql.database.schema_state import (
     change_tables,
-    check_revision,
     no_tables,
     revision_of,
     too_new,
@@ -23,7 +22,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 if TYPE_CHECKING:
     from alembic.config import Config
 
-__all__ = ["CONNECTION", "DISCARD", "check_current", "current", "downgrade", "newest", "upgrade"]
+__all__ = ["CONNECTION", "DISCARD", "current", "downgrade", "newest", "upgrade"]
 
 CONNECTION = "connection"
 """The attribute of Alembic's configuration in which `env.py` finds its connection."""
@@ -121,17 +120,6 @@ def current(database_url: str) -> str | None:
     try:
         with database.read() as connection:
             return revision_of(connection)
-    finally:
-        database.close()
-
-
-def check_current(database_url: str) -> None:
-    """Refuse a database that is not at the newest revision; raises Invalid, saying what to run."""
-    if not database_exists(database_url):
-        raise no_tables()
-    database = SqlDatabase(open_engine(database_url), SYSTEM_RUNTIME)
-    try:
-        check_revision(database)
     finally:
         database.close()
 

@@ -26,7 +26,7 @@ from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_entries,
     read_manifest,
-    write_manifest,
+    write_manifests,
 )
 from headwater.storage.manifest.records import (
     MANIFEST_SCHEMA,
@@ -77,7 +77,8 @@ def _entry(number: int, kind: FileKind = ADD, **changed: object) -> ManifestEntr
 
 
 def _written(storage: TableStorage, entries: list[ManifestEntry]) -> ManifestFile:
-    return write_manifest(storage, entries)
+    (manifest,) = write_manifests(storage, entries)
+    return manifest
 
 
 @pytest.mark.parametrize("codec", ["zstd", "none", "snappy"])

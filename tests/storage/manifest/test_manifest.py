@@ -28,7 +28,6 @@ from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_manifest,
     read_manifest_list,
-    write_manifest,
     write_manifest_list,
     write_manifests,
 )
@@ -131,7 +130,7 @@ def test_a_manifest_of_pypaimon_is_read(tmp_path: Path) -> None:
         value_stats_cols=(),
     )
     # Written again, it says the same of itself.
-    again = write_manifest(storage, entries)
+    (again,) = write_manifests(storage, entries)
     assert replace(again, file_name="", file_size=0) == replace(line, file_name="", file_size=0)
 
 
@@ -225,7 +224,7 @@ def test_a_manifest_of_an_early_paimon_is_read(tmp_path: Path) -> None:
 
 def test_the_files_carry_paimon_javas_schema(tmp_path: Path) -> None:
     storage = _storage(tmp_path)
-    manifest = write_manifest(storage, [_entry()])
+    (manifest,) = write_manifests(storage, [_entry()])
     name, _ = write_manifest_list(storage, [manifest])
     names = {}
     for file in (manifest.file_name, name):
@@ -322,7 +321,7 @@ def test_entries_are_read_as_they_were_written(
     tmp_path: Path, entries: list[ManifestEntry], codec: str
 ) -> None:
     storage = _storage(tmp_path, manifest_compression=codec)
-    manifest = write_manifest(storage, entries)
+    (manifest,) = write_manifests(storage, entries)
     assert read_manifest(storage, manifest.file_name, expected=manifest) == entries
     name, size = write_manifest_list(storage, [manifest, manifest])
     assert read_manifest_list(storage, name, size=size) == [manifest, manifest]
@@ -337,7 +336,7 @@ def test_a_manifest_knows_what_its_entries_span(tmp_path: Path) -> None:
         _entry(day="a long day name", bucket=3),
     ]
     entries[1] = replace(entries[1], file=replace(entries[1].file, schema_id=7, level=5))
-    manifest = write_manifest(storage, entries)
+    (manifest,) = write_manifests(storage, entries)
     assert manifest == ManifestFile(
         file_name="manifest-uuid0-0",
         file_size=(tmp_path / "manifest" / "manifest-uuid0-0").stat().st_size,
@@ -358,9 +357,9 @@ def test_row_ids_are_spanned_when_every_file_has_them(tmp_path: Path) -> None:
     storage = _storage(tmp_path)
     first = replace(_entry(), file=replace(_file(), first_row_id=100, row_count=10))
     second = replace(_entry(), file=replace(_file(), first_row_id=50, row_count=5))
-    manifest = write_manifest(storage, [first, second])
+    (manifest,) = write_manifests(storage, [first, second])
     assert (manifest.min_row_id, manifest.max_row_id) == (50, 109)
-    manifest = write_manifest(storage, [first, _entry()])
+    (manifest,) = write_manifests(storage, [first, _entry()])
     assert (manifest.min_row_id, manifest.max_row_id) == (None, None)
 
 
@@ -391,13 +390,12 @@ def test_an_empty_manifest_list_is_a_file(tmp_path: Path) -> None:
 
 def test_what_cannot_be_a_manifest_is_not_written(tmp_path: Path) -> None:
     storage = _storage(tmp_path)
-    with pytest.raises(Invalid):
-        write_manifest(storage, [])
+    assert write_manifests(storage, []) == []
     with pytest.raises(Invalid, match="partition"):
-        write_manifest(storage, [replace(_entry(), partition=EMPTY_ROW)])
+        write_manifests(storage, [replace(_entry(), partition=EMPTY_ROW)])
     assert not (tmp_path / "manifest").exists()
     with pytest.raises(Unsupported, match="lzo"):
-        write_manifest(_storage(tmp_path, manifest_compression="lzo"), [_entry()])
+        write_manifests(_storage(tmp_path, manifest_compression="lzo"), [_entry()])
 
 
 # Damage ---------------------------------------------------------------------------------------
@@ -420,7 +418,7 @@ def test_a_manifest_lies_in_the_manifest_directory(tmp_path: Path, name: str) ->
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     storage = _storage(tmp_path, manifest_compression="none")
     # More than one Avro block: a cut between two leaves a valid, shorter file.
-    manifest = write_manifest(storage, [_entry(bucket=n) for n in range(200)])
+    (manifest,) = write_manifests(storage, [_entry(bucket=n) for n in range(200)])
     path = tmp_path / "manifest" / manifest.file_name
     data = path.read_bytes()
     for size in (*range(0, len(data), 97), len(data) - 1):
@@ -431,7 +429,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
 
 def test_entries_that_are_missing_are_noticed(tmp_path: Path) -> None:
     storage = _storage(tmp_path)
-    manifest = write_manifest(storage, [_entry()])
+    (manifest,) = write_manifests(storage, [_entry()])
     with pytest.raises(CorruptData, match=f"{manifest.file_name} adds 1"):
         read_manifest(storage, manifest.file_name, expected=replace(manifest, num_added_files=2))
 
@@ -446,7 +444,7 @@ def test_a_list_of_another_size_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", ["zstd", "none", "snappy", "deflate", "bzip2", "xz"])
 def test_a_damaged_block_names_its_file(tmp_path: Path, codec: str) -> None:
     storage = _storage(tmp_path, manifest_compression=codec)
-    manifest = write_manifest(storage, [_entry(bucket=n, name=f"data-{n}") for n in range(3)])
+    (manifest,) = write_manifests(storage, [_entry(bucket=n, name=f"data-{n}") for n in range(3)])
     path = tmp_path / "manifest" / manifest.file_name
     data = path.read_bytes()
     errors = 0
@@ -468,7 +466,7 @@ def test_a_damaged_block_names_its_file(tmp_path: Path, codec: str) -> None:
 def test_any_damage_is_corrupt_data_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
     codec = data.draw(st.sampled_from(["zstd", "none", "snappy", "deflate"]))
     storage = _storage(tmp_path, manifest_compression=codec)
-    manifest = write_manifest(storage, [_entry(bucket=n, name=f"data-{n}") for n in range(3)])
+    (manifest,) = write_manifests(storage, [_entry(bucket=n, name=f"data-{n}") for n in range(3)])
     path = tmp_path / "manifest" / manifest.file_name
     damaged = bytearray(path.read_bytes())
     places = st.integers(0, len(damaged) - 1)

@@ -21,7 +21,7 @@ from headwater.storage.manifest.manifest import (
     ManifestFile,
     read_entries,
     read_manifest,
-    write_manifest,
+    write_manifests,
 )
 from headwater.storage.manifest.records import read_entry
 from headwater.storage.predicate.filter import parse_predicate
@@ -45,7 +45,8 @@ def manifest(storage: TableStorage) -> ManifestFile:
     entries = [
         _entry(day=day, name=f"data-{turn}-{day}.parquet") for turn in range(20) for day in DAYS
     ]
-    return write_manifest(storage, entries)
+    (manifest,) = write_manifests(storage, entries)
+    return manifest
 
 
 def _of(day: str, storage: TableStorage, where: str = "dt = '{}'") -> EntryFilter:

@@ -16,7 +16,7 @@ from headwater.storage.manifest.manifest import (
     EntryFilter,
     read_entries,
     read_manifest_list,
-    write_manifest,
+    write_manifests,
 )
 from headwater.storage.manifest.records import MANIFEST_SCHEMA, entry_record
 from headwater.storage.predicate.filter import parse_predicate
@@ -133,7 +133,7 @@ def test_a_manifest_that_lacks_entries_is_noticed(new_table: NewTable) -> None:
 def test_entries_of_a_version_of_the_future_are_refused(new_table: NewTable) -> None:
     table, snapshot = filled(new_table, [("p", "STRING")], [("a",)])
     (entry, *_) = live_entries(table.storage, snapshot)
-    made = write_manifest(table.storage, [entry])
+    (made,) = write_manifests(table.storage, [entry])
     record = {**entry_record(entry), "_VERSION": 3}
     data = write_avro(MANIFEST_SCHEMA, [record], "zstandard")
     table.storage.files.write(table.storage.layout.manifest(made.file_name), data)

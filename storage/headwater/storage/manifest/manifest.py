@@ -56,7 +56,6 @@ __all__ = [
     "read_entries",
     "read_manifest",
     "read_manifest_list",
-    "write_manifest",
     "write_manifest_list",
     "write_manifests",
 ]
@@ -262,17 +261,6 @@ def manifest_content(storage: TableStorage, name: str, size: int | None) -> byte
 # Writing --------------------------------------------------------------------------------------
 
 
-def write_manifest(storage: TableStorage, entries: Sequence[ManifestEntry]) -> ManifestFile:
-    """Write entries as one manifest, whatever its size.
-
-    Raises:
-        Invalid: There are no entries, or a partition is not of the table's partition columns.
-    """
-    name = f"manifest-{storage.runtime.new_uuid()}-0"
-    entries = by_partition(entries)
-    return _put_manifest(storage, name, entries, _encode(storage, entries))
-
-
 def write_manifests(
     storage: TableStorage, entries: Sequence[ManifestEntry], *, at_least: float | None = None
 ) -> list[ManifestFile]:
@@ -289,7 +277,7 @@ def write_manifests(
         The manifests; none when there are no entries.
 
     Raises:
-        Invalid: As `write_manifest`.
+        Invalid: A partition is not of the table's partition columns.
     """
     if not entries:
         return []
@@ -332,8 +320,6 @@ def _encode(storage: TableStorage, entries: Sequence[ManifestEntry]) -> bytes:
 def _put_manifest(
     storage: TableStorage, name: str, entries: Sequence[ManifestEntry], data: bytes
 ) -> ManifestFile:
-    if not entries:
-        raise Invalid("a manifest needs at least one entry")
     partition_stats = _partition_stats(storage, entries)
     storage.files.write(storage.layout.manifest(name), data)
     added = sum(entry.kind is FileKind.ADD for entry in entries)
