@@ -11,7 +11,7 @@ from headwater.cli.connection import on_lake
 
 if TYPE_CHECKING:
     from headwater.client import Lake
-    from headwater.storage.maintenance.table_check import TableCheck
+    from headwater.storage.maintenance.damage import TableCheck
 
 __all__ = ["fsck"]
 

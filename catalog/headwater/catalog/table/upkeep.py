@@ -27,9 +27,10 @@ from headwater.storage.jobs.file_deletion import FILE_DELETION
 from headwater.storage.jobs.file_indexes import rewrite_file_indexes
 from headwater.storage.jobs.missing_files import remove_missing_files
 from headwater.storage.jobs.orphans import remove_orphan_files
+from headwater.storage.maintenance.damage import TableCheck
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.orphans import OrphanFiles
-from headwater.storage.maintenance.table_check import TableCheck, check_table
+from headwater.storage.maintenance.table_check import check_table
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.schema.given import given_names
 from headwater.storage.schema.table_type import table_type
