@@ -18,7 +18,7 @@ from headwater.storage.maintenance.expire import (
     plan_expiry,
 )
 from headwater.storage.maintenance.held_snapshots import while_nothing_expires
-from headwater.storage.maintenance.unneeded import Unneeded, plan_tag_deletion
+from headwater.storage.maintenance.unneeded import plan_tag_deletion
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
@@ -61,7 +61,7 @@ def expire_snapshots(
                 abandon_expiry(storage, plan)
                 raise
             begin_expiry(storage, plan)
-            _delete_data(storage, plan.unneeded, executor)
+            delete_files(storage.files, list(plan.unneeded.data), executor)
             plan.unneeded.delete_metadata(storage)
             _require_history(storage, pointer, latest)
         finish_expiry(storage, plan)
@@ -97,20 +97,13 @@ def _require_history(storage: TableStorage, pointer: SnapshotPointer, latest: Sn
         )
 
 
-def delete_tag_data(
-    storage: TableStorage,
-    tagged: Snapshot,
-    latest: Snapshot | None,
-    *,
-    executor: Executor = FILE_DELETION,
-) -> int:
+def delete_tag_data(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> int:
     """Delete the files that only a tag kept, once the tag itself is deleted.
 
     Args:
         storage: The table.
         tagged: The snapshot that the tag named.
         latest: The table's latest snapshot.
-        executor: Deletes the data files; unless given this process, with some threads.
 
     Returns:
         The number of files deleted; 0 while the snapshot itself or another tag of it exists.
@@ -121,10 +114,6 @@ def delete_tag_data(
     unneeded = while_nothing_expires(
         storage.files, storage.layout, partial(plan_tag_deletion, storage, tagged, latest)
     )
-    _delete_data(storage, unneeded, executor)
+    delete_files(storage.files, list(unneeded.data), FILE_DELETION)
     unneeded.delete_metadata(storage)
     return len(unneeded.data) + len(unneeded.metadata)
-
-
-def _delete_data(storage: TableStorage, unneeded: Unneeded, executor: Executor) -> None:
-    delete_files(storage.files, list(unneeded.data), executor)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
-from headwater.storage.capabilities import Operation
 from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
@@ -46,7 +45,6 @@ __all__ = [
     "latest",
     "latest_full",
     "next_plan",
-    "next_plan_unchecked",
     "position_expired",
     "starting_position",
 ]
@@ -348,10 +346,9 @@ def next_plan(
     storage: TableStorage,
     position: StreamPosition,
     newest: Snapshot | None,
-    *,
     predicate: Predicate | None = None,
 ) -> tuple[ScanPlan | None, StreamPosition]:
-    """Plan what a reader wants next.
+    """Plan what a reader wants next; `check_history` approves of its position.
 
     Snapshots without changes are passed over: compactions; overwrites, unless the table's options
     say otherwise; those without a changelog, where a changelog is kept.
@@ -368,23 +365,10 @@ def next_plan(
 
     Raises:
         NotFound: The wanted snapshot has expired.
-        Invalid: The wanted snapshot lies beyond the next one, or the last one that was read is not
-            part of the history: the table was rolled back, replaced or created again.
+        Invalid: The wanted snapshot lies beyond the next one.
         CorruptData: A manifest is missing or malformed.
         Unsupported: The table's options ask for what Headwater does not do.
     """
-    storage.refuse(Operation.STREAM)
-    check_history(storage, position, newest)
-    return next_plan_unchecked(storage, position, newest, predicate)
-
-
-def next_plan_unchecked(
-    storage: TableStorage,
-    position: StreamPosition,
-    newest: Snapshot | None,
-    predicate: Predicate | None,
-) -> tuple[ScanPlan | None, StreamPosition]:
-    """As `next_plan`, for a position that has been checked."""
     while True:
         snapshot = _find(storage, newest, position.snapshot_id, changes=position.changes)
         if snapshot is None:

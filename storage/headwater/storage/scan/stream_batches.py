@@ -22,7 +22,7 @@ from headwater.storage.scan.stream import (
     StreamPosition,
     check_history,
     find_changes,
-    next_plan_unchecked,
+    next_plan,
     position_expired,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -191,7 +191,7 @@ class StreamBatches:
         known = self._plans.get(key)
         if known is not None:
             return known
-        plan, following = next_plan_unchecked(self._storage, at, newest, self._predicate)
+        plan, following = next_plan(self._storage, at, newest, self._predicate)
         if keep and plan is not None:
             self._plans[key] = (plan, following)
         return plan, following
