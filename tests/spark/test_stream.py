@@ -796,7 +796,7 @@ def test_a_batch_whose_snapshots_expire_while_it_is_read_is_called_expired(
     for path, content in kept.items():
         path.write_bytes(content)
     table.expire_snapshots(retain_min=1, retain_max=1)
-    with pytest.raises(NotFound, match="snapshot 2 expired while it was read"):
+    with pytest.raises(NotFound, match="snapshot 2 has expired"):
         list(reader.read(partition))
 
 
