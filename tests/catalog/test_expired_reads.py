@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,11 @@ from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.jobs.tags import delete_tag
 from headwater.storage.maintenance.expire import Retention
+from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_changelog, plan_delta
+from headwater.storage.scan.split import Split
+from headwater.storage.scan.stream import StreamPosition
+from headwater.storage.scan.stream_batches import plans_before, reading_from
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 
@@ -91,6 +95,20 @@ def test_plans_say_that_their_snapshot_expired(table: Table) -> None:
         with pytest.raises(NotFound, match="snapshot 2 has expired") as told:
             plan(table.storage, snapshot)
         check_told(told.value, 2)
+
+
+def test_a_stream_is_told_where_to_start_again(table: Table) -> None:
+    start = StreamPosition(2, changes=False)
+    (plan,) = plans_before(table.storage, start, start.following, table.pointer.latest())
+    expire(table)
+    with pytest.raises(NotFound, match=r"snapshot 2 has expired.*Start again from a full read"):
+        read_from(table, start, plan.splits)
+
+
+def read_from(table: Table, start: StreamPosition, splits: Sequence[Split]) -> None:
+    with reading_from(table.storage, start):
+        for split in splits:
+            list(read_split(table.storage, split))
 
 
 def paths_of(rows: Rows) -> set[str]:
