@@ -145,6 +145,7 @@ def _shape_of(url: str) -> dict[str, object]:
         engine.dispose()
 
 
+@pytest.mark.modes
 def test_a_downgrade_leads_back_to_what_was_there(new_database: Callable[[], str]) -> None:
     first, *_ = revisions = _revisions()
     url = new_database()

@@ -355,6 +355,7 @@ def test_a_full_or_read_only_disk_is_not_ready(tmp_path: Path) -> None:
     assert "Read-only" in read_only
 
 
+@pytest.mark.modes
 @pytest.mark.postgresql
 def test_a_database_that_went_away_shows(
     tmp_path: Path, new_postgresql_database: Callable[[], str]

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests import plain_http
 from tests.examples import examples
+from tests.modes import essential
 from tests.server.restricted import SCHEMA, concat, filter_policy, leaf, mask_policy
 
 from headwater.catalog.model.principal import Scope
@@ -44,7 +45,7 @@ def _rows(commit: int, seed: int) -> Sequence[Row]:
     return rows
 
 
-@pytest.fixture(params=[False, True], ids=["append", "keyed"])
+@pytest.fixture(params=essential([False, True], {False}), ids=["append", "keyed"])
 def is_keyed(request: pytest.FixtureRequest) -> bool:
     """True for tables with a primary key and a changelog."""
     return bool(request.param)
