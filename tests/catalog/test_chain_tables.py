@@ -264,7 +264,12 @@ def kept(table: Table, branch: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("branch", "batch"), [("main", "1"), ("snapshot", "100"), ("delta", "100")]
+    ("branch", "batch"),
+    [
+        ("main", "1"),
+        pytest.param("snapshot", "100", marks=pytest.mark.modes),
+        pytest.param("delta", "100", marks=pytest.mark.modes),
+    ],
 )
 def test_partitions_expire_that_no_later_one_builds_on(
     monthly: Table, clock: Clock, branch: str, batch: str
@@ -353,6 +358,7 @@ def test_partitions_that_expire_are_whole_whatever_others_do_meanwhile(
         ], places
 
 
+@pytest.mark.modes
 def test_so_many_whole_partitions_of_a_chain_expire_at_a_time(monthly: Table, clock: Clock) -> None:
     clock.millis = millis("2026-06-01")
     first = monthly.expire_partitions(max_partitions=1)
@@ -378,6 +384,7 @@ def test_writers_of_either_branch_let_partitions_expire(monthly: Table, clock: C
     assert read(monthly, where=where) == before
 
 
+@pytest.mark.modes
 def test_an_external_chain_table_follows_the_same_rules(
     monthly: Table, clock: Clock, tmp_path: Path
 ) -> None:

@@ -175,8 +175,10 @@ def test_one_that_is_missing_or_another_ones_stops_writes_until_it_is_back(
 
 @pytest.mark.parametrize(
     "actions",
-    [["s3:GetObject", "s3:ListBucket"], []],
-    ids=["read only", "no access"],
+    [
+        pytest.param(["s3:GetObject", "s3:ListBucket"], id="read only"),
+        pytest.param([], id="no access", marks=pytest.mark.modes),
+    ],
 )
 def test_a_store_that_takes_no_writes_is_not_ready(
     catalog: SqlCatalog,

@@ -104,7 +104,11 @@ def test_a_shared_database_must_be_upgraded_first(
 
 @pytest.mark.parametrize(
     ("trusted", "told"),
-    [("", "127.0.0.1"), ("10.0.0.0/8", "127.0.0.1"), ("127.0.0.0/8, 10.0.0.7", "198.51.100.9")],
+    [
+        pytest.param("", "127.0.0.1", marks=pytest.mark.modes),
+        ("10.0.0.0/8", "127.0.0.1"),
+        ("127.0.0.0/8, 10.0.0.7", "198.51.100.9"),
+    ],
 )
 def test_who_says_where_a_request_comes_from_must_be_trusted(
     tmp_path: Path, trusted: str, told: str

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.merge.buffer import merge_rows
@@ -154,6 +155,7 @@ def _runs(draw: st.DrawFn, interleaved: bool) -> list[list[_Row]]:
     ],
     ids=["plain", "ignore-delete", "sequence", "sequence-descending"],
 )
+@settings(max_examples=examples(50))
 @given(data=st.data(), keep_deletes=st.booleans(), ordered=st.booleans())
 def test_newest_rows_stay(
     options: dict[str, str],
@@ -184,6 +186,7 @@ def test_newest_rows_stay(
 @pytest.mark.parametrize(
     "options", [{}, {"merge-engine": "first-row"}, {"sequence.field": "q"}], ids=str
 )
+@settings(max_examples=examples(50))
 @given(data=st.data(), few=st.booleans(), keep_deletes=st.booleans())
 def test_rows_that_are_not_wanted_change_none_of_the_others(
     options: dict[str, str], data: st.DataObject, few: bool, keep_deletes: bool
@@ -275,6 +278,7 @@ def test_rows_that_are_a_sorted_run_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
+@settings(max_examples=examples(50))
 @given(data=st.data(), ordered=st.booleans())
 def test_the_oldest_rows_stay_with_first_row(
     interleaved: bool, data: st.DataObject, ordered: bool
