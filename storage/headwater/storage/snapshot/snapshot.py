@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.files.location import leads_elsewhere
@@ -217,7 +218,7 @@ class Snapshot:
         """True if two snapshots are one commit, be it that a catalog does not keep uuids."""
         return self.identity.is_same_commit(other.identity)
 
-    @property
+    @cached_property
     def identity(self) -> SnapshotIdentity:
         """The identity of this snapshot, which another that gets its id does not have."""
         return SnapshotIdentity(
