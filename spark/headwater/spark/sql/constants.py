@@ -54,7 +54,7 @@ class Constants:
 
         Args:
             value: The value.
-            what: What it is, for the error.
+            what: The name of the value in an error.
 
         Raises:
             Invalid: No type of SQL has it.

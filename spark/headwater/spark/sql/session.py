@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pyarrow as pa
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.spark.errors import users_words
 from headwater.spark.session import is_set
@@ -78,7 +79,13 @@ def run_sql(
 
 
 def _frame(rows: pa.Table | DataFrame, spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+    if not isinstance(rows, pa.Table):
+        return rows
+    if rows.num_rows:
+        return spark.createDataFrame(rows)
+    # Spark Connect takes no types from a table without rows.
+    local_times = "TIMESTAMP" in session_type_names(spark)
+    return spark.createDataFrame([], from_arrow_schema(rows.schema, local_times))
 
 
 def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:

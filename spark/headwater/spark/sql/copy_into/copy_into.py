@@ -297,7 +297,7 @@ def _write(
     # Counted while they are written: a second run of the query might give others.
     counted = Observation()
     frame = query_frame(query, context).observe(counted, sf.count(sf.lit(1)).alias("rows"))
-    writer = frame.write.mode("overwrite" if overwrites else "errorifexists")
+    writer = frame.write.mode("overwrite" if overwrites else "error")
     writer = writer.options(**file_format.writer_options)
     try:
         with own_errors():
