@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,6 +66,18 @@ def test_a_server_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> N
     assert "hidden" not in log
 
 
+@pytest.fixture
+def own_log() -> Iterator[None]:
+    """Takes back what a server in this process sets of its log: later tests look at theirs."""
+    loggers = [logging.getLogger(name) for name in ("headwater", "uvicorn", "opentelemetry")]
+    before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    yield
+    for logger, (handlers, level, propagates) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagates
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_log")
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -73,6 +87,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
             run(settings)
 
 
+@pytest.mark.usefixtures("own_log")
 def test_a_host_that_is_not_ours_is_told(tmp_path: Path) -> None:
     settings = load_settings(_settings(tmp_path, host="192.0.2.1", tokens=["x"]))
     with pytest.raises(Unavailable, match=r"192\.0\.2\.1"):
