@@ -27,8 +27,8 @@ from headwater.storage.maintenance.expire import Retention
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_changelog, plan_delta
 from headwater.storage.scan.split import Split
-from headwater.storage.scan.stream import StreamPosition
-from headwater.storage.scan.stream_batches import plans_before, reading_from
+from headwater.storage.scan.stream import StreamPosition, reading_from
+from headwater.storage.scan.stream_batches import plans_before
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

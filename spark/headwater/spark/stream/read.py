@@ -52,13 +52,13 @@ from headwater.storage.scan.stream import (
     earliest_changes,
     from_consumer,
     latest_full,
+    reading_from,
     starting_position,
 )
 from headwater.storage.scan.stream_batches import (
     BatchLimits,
     StreamBatches,
     end_before_schema_change,
-    reading_from,
 )
 from headwater.storage.schema.read_start import ReadStart
 from headwater.storage.snapshot.snapshot import Snapshot

@@ -17,7 +17,7 @@ from headwater.storage.read.managed_blobs import with_values
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
-from headwater.storage.scan.expired_snapshots import naming_expired_of_split
+from headwater.storage.scan.expired_snapshots import naming_wanted
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
@@ -119,37 +119,6 @@ def split_reads(
     Raises:
         As `read_split`.
     """
-    with naming_expired_of_split(storage, split):
-        for read in _split_reads(
-            storage,
-            split,
-            columns,
-            predicate,
-            row_kinds,
-            keep_deletes,
-            sequence_numbers,
-            blob_places,
-            batch_rows,
-        ):
-            yield partial(_read, storage, split, read)
-
-
-def _read(storage: TableStorage, split: Split, read: BatchRead) -> Generator[pa.RecordBatch]:
-    with naming_expired_of_split(storage, split):
-        yield from read()
-
-
-def _split_reads(
-    storage: TableStorage,
-    split: Split,
-    columns: Sequence[str] | None,
-    predicate: Predicate | None,
-    row_kinds: bool,
-    keep_deletes: bool,
-    sequence_numbers: bool,
-    blob_places: bool,
-    batch_rows: int,
-) -> Iterator[BatchRead]:
     schema = read_schema(
         storage.schema, columns, row_kinds=row_kinds, sequence_numbers=sequence_numbers
     )
@@ -166,53 +135,57 @@ def _split_reads(
     keyed = bool(storage.schema.primary_keys)
 
     def finished(rows: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
-        if predicate is not None:
-            rows = filtered(rows, storage.schema, predicate)
-        if row_kinds:
-            rows = (with_kind_names(batch, names) for batch in rows)
-        else:
-            rows = (batch.select(names) for batch in rows)
-        whole = coalesced(rows, batch_rows)
-        for batch in with_values(storage, whole, () if blob_places else names):
-            if schema.names:
-                batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-            yield batch
+        with naming_wanted(storage, split.snapshots):
+            if predicate is not None:
+                rows = filtered(rows, storage.schema, predicate)
+            if row_kinds:
+                rows = (with_kind_names(batch, names) for batch in rows)
+            else:
+                rows = (batch.select(names) for batch in rows)
+            whole = coalesced(rows, batch_rows)
+            for batch in with_values(storage, whole, () if blob_places else names):
+                if schema.names:
+                    batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                yield batch
 
-    if split.before is not None:
-        if split.streaming:
-            rows = files.overwritten(split, split.before, wanted, predicate, row_kinds, batch_rows)
-        elif keyed:
-            rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
-        else:
-            rows = files.remarked(split, wanted, row_kinds, batch_rows)
-        yield partial(finished, rows)
-    elif storage.schema.table_options.evolves_columns:
-        whole = replace(files, deletion_files={})
-        joined = joined_rows(
-            storage,
-            split.directory,
-            split.files,
-            lambda file: files.open(file, partial=True),
-            lambda file: whole.open(file, partial=True),
-            lambda newest, opened: RawRows(newest, opened, wanted, predicate, batch_rows),
-            wanted,
-        )
-        for part in joined.parts():
-            yield partial(_called, finished, part)
-    elif not keyed or split.is_raw:
-        keep = row_kinds and (split.streaming or keep_deletes)
-        raw = RawRows(split.files, files.open, wanted, predicate, batch_rows, keyed, keep)
-        for part in raw.parts():
-            yield partial(_called, finished, part)
-    else:
-        kept = row_kinds and keep_deletes
-        if split.postponed:
-            rows = files.merged_with_postponed(
-                split, wanted, predicate, batch_rows, keep_deletes=kept
+    with naming_wanted(storage, split.snapshots):
+        if split.before is not None:
+            if split.streaming:
+                rows = files.overwritten(
+                    split, split.before, wanted, predicate, row_kinds, batch_rows
+                )
+            elif keyed:
+                rows = files.difference(split, split.before, wanted, row_kinds, batch_rows)
+            else:
+                rows = files.remarked(split, wanted, row_kinds, batch_rows)
+            yield partial(finished, rows)
+        elif storage.schema.table_options.evolves_columns:
+            whole = replace(files, deletion_files={})
+            joined = joined_rows(
+                storage,
+                split.directory,
+                split.files,
+                lambda file: files.open(file, partial=True),
+                lambda file: whole.open(file, partial=True),
+                lambda newest, opened: RawRows(newest, opened, wanted, predicate, batch_rows),
+                wanted,
             )
+            for part in joined.parts():
+                yield partial(_called, finished, part)
+        elif not keyed or split.is_raw:
+            keep = row_kinds and (split.streaming or keep_deletes)
+            raw = RawRows(split.files, files.open, wanted, predicate, batch_rows, keyed, keep)
+            for part in raw.parts():
+                yield partial(_called, finished, part)
         else:
-            rows = files.merged(split.files, wanted, predicate, batch_rows, keep_deletes=kept)
-        yield partial(finished, rows)
+            kept = row_kinds and keep_deletes
+            if split.postponed:
+                rows = files.merged_with_postponed(
+                    split, wanted, predicate, batch_rows, keep_deletes=kept
+                )
+            else:
+                rows = files.merged(split.files, wanted, predicate, batch_rows, keep_deletes=kept)
+            yield partial(finished, rows)
 
 
 def _called(

@@ -25,7 +25,7 @@ __all__ = [
     "is_complete",
     "lost_its_changes",
     "naming_expired",
-    "naming_expired_of_split",
+    "naming_wanted",
     "rows_expired",
 ]
 
@@ -66,12 +66,19 @@ def _not_found(snapshot_id: int, message: str) -> NotFound:
 def naming_expired(
     storage: TableStorage, *snapshots: Snapshot, changes: bool = False
 ) -> Generator[None]:
+    """As `naming_wanted`, of snapshots, or their changes alone."""
+    wanted = (WantedSnapshot.of(storage, each, changes=changes) for each in snapshots)
+    with naming_wanted(storage, wanted):
+        yield
+
+
+@contextmanager
+def naming_wanted(storage: TableStorage, snapshots: Iterable[WantedSnapshot]) -> Generator[None]:
     """Say which snapshot has expired, where that is why files of it cannot be read.
 
     Args:
         storage: The table.
-        snapshots: The snapshots that are read.
-        changes: True if only their changes are read.
+        snapshots: The snapshots that are read; looked at only if a file cannot be.
 
     Raises:
         NotFound: A file cannot be read, and one of the snapshots has expired.
@@ -80,20 +87,7 @@ def naming_expired(
     try:
         yield
     except CorruptData as error:
-        for snapshot in snapshots:
-            wanted = WantedSnapshot.of(storage, snapshot, changes=changes)
-            if _has_expired(storage, wanted):
-                raise _error(storage, wanted) from error
-        raise
-
-
-@contextmanager
-def naming_expired_of_split(storage: TableStorage, split: Split) -> Generator[None]:
-    """As `naming_expired`, of the snapshots that a split was planned of."""
-    try:
-        yield
-    except CorruptData as error:
-        for wanted in split.snapshots:
+        for wanted in snapshots:
             if _has_expired(storage, wanted):
                 raise _error(storage, wanted) from error
         raise

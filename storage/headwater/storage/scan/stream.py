@@ -11,6 +11,8 @@ Source: ``DataTableStreamScan.java``, ``DeltaFollowUpScanner.java``,
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from headwater.storage.errors import CorruptData, Invalid, NotFound
@@ -45,7 +47,7 @@ __all__ = [
     "latest",
     "latest_full",
     "next_plan",
-    "position_expired",
+    "reading_from",
     "starting_position",
 ]
 
@@ -373,7 +375,8 @@ def next_plan(
         snapshot = _find(storage, newest, position.snapshot_id, changes=position.changes)
         if snapshot is None:
             return None, position
-        plan = _plan(storage, position, snapshot, predicate)
+        with reading_from(storage, position):
+            plan = _plan(storage, position, snapshot, predicate)
         following = after(snapshot)
         if plan is not None and (plan.splits or not position.changes):
             return plan, following
@@ -395,34 +398,48 @@ def _plan(
     }
     least = levels.get(options.changelog_producer, 0) if keyed else 0
     overwritten = snapshot.commit_kind is CommitKind.OVERWRITE
+    if not position.changes:
+        return plan_snapshot(
+            storage,
+            snapshot,
+            predicate=predicate,
+            min_level=least,
+            created_since=position.created_since,
+            # As the stream gives them when they are written, and not when they are compacted.
+            with_postponed=not _keeps_changelog(storage),
+            with_level_zero=True,
+        )
+    told = keyed and snapshot.changelog_manifest_list is not None
+    if keyed and overwritten and options.streaming_read_overwrite and not told:
+        return plan_overwritten(storage, snapshot, least, Pruner(storage, predicate))
+    if _keeps_changelog(storage):
+        return plan_changelog(storage, snapshot, predicate=predicate)
+    wanted = overwritten and options.streaming_read_append_overwrite
+    if snapshot.commit_kind is CommitKind.APPEND or wanted:
+        return plan_delta(storage, snapshot, predicate=predicate)
+    return None
+
+
+@contextmanager
+def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[None]:
+    """Call a batch expired whose files cannot be read because expiry has taken its snapshots.
+
+    Args:
+        storage: The table.
+        position: The beginning of the batch: expiry takes the oldest snapshots first.
+
+    Raises:
+        NotFound: Its first snapshot has expired.
+    """
     try:
-        if not position.changes:
-            return plan_snapshot(
-                storage,
-                snapshot,
-                predicate=predicate,
-                min_level=least,
-                created_since=position.created_since,
-                # As the stream gives them when they are written, and not when they are compacted.
-                with_postponed=not _keeps_changelog(storage),
-                with_level_zero=True,
-            )
-        told = keyed and snapshot.changelog_manifest_list is not None
-        if keyed and overwritten and options.streaming_read_overwrite and not told:
-            return plan_overwritten(storage, snapshot, least, Pruner(storage, predicate))
-        if _keeps_changelog(storage):
-            return plan_changelog(storage, snapshot, predicate=predicate)
-        wanted = overwritten and options.streaming_read_append_overwrite
-        if snapshot.commit_kind is CommitKind.APPEND or wanted:
-            return plan_delta(storage, snapshot, predicate=predicate)
-        return None
+        yield
     except (CorruptData, NotFound) as error:
-        if not position_expired(storage, position):
+        if not _has_expired(storage, position):
             raise
-        raise expired(storage, snapshot.id) from error
+        raise expired(storage, position.snapshot_id) from error
 
 
-def position_expired(storage: TableStorage, position: StreamPosition) -> bool:
+def _has_expired(storage: TableStorage, position: StreamPosition) -> bool:
     """True if what a position wants has expired, be it that its files are only about to go."""
     number = position.snapshot_id
     if not position.changes:

@@ -9,21 +9,18 @@ that moves keys between partitions stay together: a key is added in one file and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.scan.expired_snapshots import expired
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.stream import (
     StreamPosition,
     check_history,
     find_changes,
     next_plan,
-    position_expired,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -33,7 +30,6 @@ __all__ = [
     "StreamBatches",
     "end_before_schema_change",
     "plans_before",
-    "reading_from",
 ]
 
 
@@ -269,25 +265,6 @@ def end_before_schema_change(
                 )
             return before
     return end
-
-
-@contextmanager
-def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[None]:
-    """Call a batch expired whose files cannot be read because expiry has taken its snapshots.
-
-    Args:
-        storage: The table.
-        position: The beginning of the batch: expiry takes the oldest snapshots first.
-
-    Raises:
-        NotFound: Its first snapshot has expired.
-    """
-    try:
-        yield
-    except (CorruptData, NotFound) as error:
-        if not position_expired(storage, position):
-            raise
-        raise expired(storage, position.snapshot_id) from error
 
 
 def _is_beyond(plan: ScanPlan, at: StreamPosition, end: StreamPosition) -> bool:
