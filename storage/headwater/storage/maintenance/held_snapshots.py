@@ -8,8 +8,7 @@ from typing import TypeVar
 from headwater.storage.errors import CorruptData
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
-from headwater.storage.snapshot.files import snapshot_file_ids
+from headwater.storage.snapshot.expiry_notes import first_whole_snapshot, is_expiring
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files, tag_names
 
@@ -62,5 +61,4 @@ def while_nothing_expires(
 
 def _line(files: FileAccess, layout: TableLayout) -> tuple[int, list[str]]:
     """The earliest snapshot that stays, and the tags."""
-    ids = snapshot_file_ids(files, layout)
-    return first_whole(files, layout, ids), tag_names(files, layout)
+    return first_whole_snapshot(files, layout), tag_names(files, layout)

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.files import read_hint, write_earliest_hint
+from headwater.storage.snapshot.files import read_hint, snapshot_file_ids, write_earliest_hint
 
 __all__ = [
     "first_whole",
     "first_whole_changelog",
+    "first_whole_snapshot",
     "is_expiring",
     "lower_changelog_note",
     "raise_changelog_note",
@@ -34,6 +35,12 @@ def first_whole(files: FileAccess, layout: TableLayout, ids: Sequence[int]) -> i
     """
     hinted = read_hint(files, layout.earliest_hint)
     return hinted if hinted is not None and hinted in ids else min(ids, default=0)
+
+
+def first_whole_snapshot(files: FileAccess, layout: TableLayout) -> int:
+    """As `first_whole`, of a branch's snapshots, which are listed only where no note counts."""
+    noted = _first_snapshot(files, layout.branch_location)
+    return noted or min(snapshot_file_ids(files, layout), default=0)
 
 
 def first_whole_changelog(files: FileAccess, layout: TableLayout) -> int:
