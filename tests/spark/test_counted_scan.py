@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from tests.spark.conftest import Numbered, Rows, plan, rows
 
 from headwater.spark import SparkLake
+from headwater.spark.session import is_connect
 from headwater.spark.source import counted_scan
 from headwater.spark.source.table_read import TableRead
 from headwater.storage.schema.change import AddColumn, RenameColumn
@@ -45,7 +46,7 @@ def expected(condition: str) -> set[tuple[object, ...]]:
 @pytest.fixture
 def table(lake: SparkLake, spark: SparkSession) -> str:
     """900 rows in two buckets and three upserts of many of them, which two queries have read."""
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         pytest.skip("Spark Connect reads merged rows in Python workers")
     schema = values(spark, ALL, 0).schema
     options = {"bucket": "2", "write-only": "true"}
@@ -227,7 +228,7 @@ def test_files_may_share_parts(
 def test_conditions_that_few_row_groups_meet_go_to_workers(
     lake: SparkLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         pytest.skip("Spark Connect reads merged rows in Python workers")
     frame = values(spark, range(60_000), 0).coalesce(1)
     options = {"bucket": "1", "write-only": "true", "file.block-size": "10 kb"}
@@ -248,7 +249,7 @@ def test_partitions_schemas_and_deletion_vectors(
     lake: SparkLake, numbered: Numbered, spark: SparkSession
 ) -> None:
     """Each partition and each schema is a scan of its own."""
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         pytest.skip("Spark Connect reads merged rows in Python workers")
     lake.create_table(
         "db.t",

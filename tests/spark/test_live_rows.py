@@ -14,6 +14,7 @@ from tests.spark.conftest import Numbered, Rows, numbers, plan, rows, store
 
 from headwater.spark import SparkLake, connect
 from headwater.spark.connection import SETTINGS
+from headwater.spark.session import is_connect
 from headwater.storage.errors import Invalid
 from headwater.storage.index import live_rows
 from headwater.storage.merge.engine import Mask
@@ -38,7 +39,7 @@ def by_python(lake: SparkLake, name: str) -> Rows:
 @pytest.fixture
 def upserted(lake: SparkLake, numbered: Numbered) -> str:
     """Rows 0 to 89 in two buckets of each of three partitions, some of them replaced."""
-    if getattr(lake.spark, "_jsparkSession", None) is None:
+    if is_connect(lake.spark):
         pytest.skip(_NOT_LOCAL)
     lake.create_table(
         "db.t",
@@ -149,7 +150,7 @@ def test_a_file_of_another_size_is_looked_into(lake: SparkLake, upserted: str) -
 
 @pytest.mark.modes
 def test_files_of_one_size_are_told_apart(lake: SparkLake, spark: SparkSession) -> None:
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         pytest.skip(_NOT_LOCAL)
     frame = spark.range(20).selectExpr("id", "id AS v")
     lake.create_table("db.s", frame.schema, primary_keys=["id"], options={"bucket": "1"})
@@ -185,7 +186,7 @@ def test_columns_may_have_the_names_that_the_condition_uses(
 def test_deletion_vectors_go_to_sparks_own_scan(
     lake: SparkLake, numbered: Numbered, keyed: bool
 ) -> None:
-    if getattr(lake.spark, "_jsparkSession", None) is None:
+    if is_connect(lake.spark):
         pytest.skip(_NOT_LOCAL)
     options = {"deletion-vectors.enabled": "true", **({"bucket": "2"} if keyed else {})}
     keys = ["id"] if keyed else []

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
+from headwater.spark.session import is_connect
 from headwater.storage.errors import HeadwaterError, Invalid
 
 
@@ -42,7 +43,7 @@ def test_frames_columns_and_constants_stand_where_they_are_named(
 @pytest.mark.spark
 @pytest.mark.modes
 def test_no_view_stays(spark: SparkSession, lake: SparkLake) -> None:
-    if getattr(spark, "_jsparkSession", None) is None:
+    if is_connect(spark):
         pytest.skip("the server of Spark Connect reads the text again")
     before = spark.catalog.listTables()
     assert lake.sql("SELECT * FROM {f}", f=spark.range(3)).count() == 3
