@@ -42,6 +42,22 @@ def test_frames_columns_and_constants_stand_where_they_are_named(
 
 @pytest.mark.spark
 @pytest.mark.modes
+def test_what_the_user_cached_stays_cached(spark: SparkSession, lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t AS SELECT id FROM range(3)")
+    own, table = spark.range(5).cache(), lake.table("db.t").cache()
+    assert own.count() + table.count() == 8
+    joined = lake.sql("SELECT * FROM {own} JOIN db.t USING (id)", own=own)
+    assert rows(joined) == rows(lake.sql("SELECT * FROM db.t")) == [(0,), (1,), (2,)]
+    lake.sql("INSERT INTO db.t SELECT id FROM {table} WHERE id IN (SELECT id FROM {own})",
+             own=own, table=table)  # fmt: skip
+    assert own.storageLevel.useMemory
+    assert table.storageLevel.useMemory
+    own.unpersist()
+    table.unpersist()
+
+
+@pytest.mark.spark
+@pytest.mark.modes
 def test_no_view_stays(spark: SparkSession, lake: SparkLake) -> None:
     if is_connect(spark):
         pytest.skip("the server of Spark Connect reads the text again")

@@ -15,6 +15,7 @@ from headwater.spark.names import parts_of, quoted
 from headwater.spark.session import is_connect
 from headwater.spark.sql.constants import Constants
 from headwater.spark.sql.query.named_frames import make_view
+from headwater.spark.sql.temporary_views import drop_temporary_view
 from headwater.storage.errors import Invalid
 
 __all__ = ["with_named_values"]
@@ -98,7 +99,7 @@ class _Formatter(string.Formatter):
                 return quoted(view)
         # A name that no WITH of the text has.
         view = make_view(frame, f"{name} (DataFrame)", [view for _, view in self._frames])
-        self._views.callback(self._spark.catalog.dropTempView, view)
+        self._views.callback(drop_temporary_view, self._spark, view)
         self._frames.append((frame, view))
         return quoted(view)
 

@@ -20,6 +20,7 @@ from headwater.spark.sql.query.metadata_columns import outer_metadata
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import splice
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_views import drop_temporary_view
 from headwater.storage.errors import Unsupported
 
 __all__ = ["Expressions", "assigned_name", "assignments", "counted", "target_table"]
@@ -55,7 +56,7 @@ class Expressions:
         traceback: TracebackType | None,
     ) -> None:
         for name in self._views:
-            self.context.session.spark.catalog.dropTempView(name)
+            drop_temporary_view(self.context.session.spark, name)
 
     def text(self, written: str) -> str:
         """The user's text, with views in the places of the catalog's tables.

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
+from headwater.spark.sql.temporary_views import create_temporary_view, drop_temporary_view
 
 __all__ = ["make_view", "named_frames"]
 
@@ -50,7 +51,7 @@ def named_frames(
         for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
             view = make_view(frame, name, taken)
             taken.add(view)
-            views.callback(spark.catalog.dropTempView, view)
+            views.callback(drop_temporary_view, spark, view)
             places[f"t{at}"] = _Name(view)
         yield places
 
@@ -71,7 +72,7 @@ def make_view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
     while True:
         if view not in taken:
             try:
-                frame.createTempView(quoted(view))
+                create_temporary_view(frame, view)
             except AnalysisException as error:
                 if error.getCondition() != _TAKEN:
                     raise
