@@ -22,11 +22,12 @@ from headwater.storage.read.data_file_reader import missing_columns
 from headwater.storage.read.row_group_count import count_row_groups
 from headwater.storage.scan.sections import key_sections
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
-from headwater.storage.types.data_type import DataField
+from headwater.storage.types.data_type import DataField, DataType
 
-__all__ = ["Division", "divide", "file_path"]
+__all__ = ["Division", "divide", "file_path", "is_scannable"]
 
 # Spark reads paths as patterns.
 _PATTERN = frozenset("*?[]{}\\")
@@ -103,12 +104,11 @@ def divide(
         CorruptData: As `LiveRowsCache.find`.
     """
     schema = storage.schema
-    folded = [name.casefold() for name in schema.field_by_name]
     if (
         not columns
         or schema.table_options.evolves_columns
         or any(name in schema.tracking_fields for name in columns)
-        or len(set(folded)) < len(folded)
+        or not _names_differ(schema)
         or len({split.partition for split in splits}) > _MOST_PARTITIONS
         or any(
             not isinstance(field.type, AtomicType) or field.type.root in _NO_LITERAL
@@ -116,12 +116,17 @@ def divide(
         )
     ):
         return Division((), tuple(splits))
+    written = {file.schema_id for split in splits for file in split.files}
+    unclear = {each for each in written if not _names_differ(storage.schema_by_id(each))}
     scannable = [
         split
         for split in splits
         if not split.postponed
         and split.before is None
-        and all(_scannable(storage, split, file, columns) for file in split.files)
+        and all(
+            file.schema_id not in unclear and _scannable(storage, split, file, columns)
+            for file in split.files
+        )
     ]
     native = {id(split) for split in scannable if _stands(storage, split)}
     others = [split for split in scannable if id(split) not in native]
@@ -210,6 +215,11 @@ def _is_told_apart(storage: TableStorage, split: Split) -> bool:
     return True
 
 
+def _names_differ(schema: TableSchema) -> bool:
+    """True if no two columns have names that differ in case alone, which Spark's scan confuses."""
+    return len({name.casefold() for name in schema.field_by_name}) == len(schema.fields)
+
+
 def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Sequence[str]) -> bool:
     path = file_path(split, file)
     if (
@@ -228,12 +238,14 @@ def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Seq
     return True
 
 
+def is_scannable(kind: DataType) -> bool:
+    """True if Spark's own scan reads columns of a type, and as Headwater's reader does."""
+    if not isinstance(kind, AtomicType) or kind.root in (Root.TIME, Root.BLOB):
+        return False
+    return kind.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or kind.precision <= 6
+
+
 def _same(wanted: DataField, stored: DataField) -> bool:
-    kind = wanted.type
-    if not isinstance(kind, AtomicType) or not isinstance(stored.type, AtomicType):
+    if not is_scannable(wanted.type) or not is_scannable(stored.type):
         return False
-    if kind.root in (Root.TIME, Root.BLOB) or (
-        kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and kind.precision > 6
-    ):
-        return False
-    return str(kind).removesuffix(" NOT NULL") == str(stored.type).removesuffix(" NOT NULL")
+    return str(wanted.type).removesuffix(" NOT NULL") == str(stored.type).removesuffix(" NOT NULL")
