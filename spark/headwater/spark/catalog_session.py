@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from headwater.client import Lake
 from headwater.spark.connection import Connection
 from headwater.spark.counting_session import CountingSession
+from headwater.spark.file_frames import FileFrames
 from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.session_copy import SessionCopy, narrow_sessions
 from headwater.storage.jobs.executor import Executor
@@ -26,6 +27,7 @@ class CatalogSession:
         catalog: The catalog without Spark.
         executor: Runs a job's tasks as Spark's.
         live_rows: The live rows of files that queries have read.
+        files: Frames of the files that queries have read.
         counting: A copy of the Spark session for scans whose rows are counted.
         narrow: Copies of sessions for writes of rows that are not wide.
     """
@@ -35,5 +37,6 @@ class CatalogSession:
     catalog: Lake
     executor: Executor
     live_rows: LiveRowsCache = field(default_factory=lambda: LiveRowsCache(0, 1))
+    files: FileFrames = field(default_factory=FileFrames)
     counting: CountingSession = field(default_factory=CountingSession)
     narrow: SessionCopy = field(default_factory=narrow_sessions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.spark_sessions import kind_of_session
 
 from headwater.spark import SparkLake
@@ -47,3 +47,26 @@ def test_only_what_is_small_is_broadcast(
     assert join in plan
     expected = 2 * (sum(range(0, 2 * ROWS, 2)) + len(range(0, ROWS, 10)))
     assert sum(row.total for row in frame.collect()) == expected
+
+
+def test_columns_have_the_size_that_spark_gives_those_of_parquet_files(
+    spark: SparkSession, lake: SparkLake
+) -> None:
+    if kind_of_session() == "connect":
+        pytest.skip("plans are not shown")
+    lake.sql(f"CREATE TABLE db.t AS SELECT id, repeat('x', 50) AS note FROM range({ROWS})")
+    (split,) = lake.catalog.table("db.t").scan().splits
+    plain = spark.read.parquet(*(f"{split.directory}/{each.file_name}" for each in split.files))
+    plain.createOrReplaceTempView("plain")
+    try:
+        sizes = {_estimate(run(f"SELECT id FROM {name}")) for run, name in (
+            (lake.sql, "db.t"), (spark.sql, "plain"),
+        )}  # fmt: skip
+    finally:
+        spark.catalog.dropTempView("plain")
+    assert len(sizes) == 1
+
+
+def _estimate(frame: DataFrame) -> int:
+    """The bytes that Spark's optimiser takes a frame for."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())

@@ -81,3 +81,18 @@ def test_tables_that_a_query_names_again_take_no_errors_of_spark(
     for text in (once, twice):
         lake.sql(text)
     assert calls(lambda: lake.sql(twice)) == calls(lambda: lake.sql(once))
+
+
+def test_files_that_were_read_before_take_fewer_calls(
+    spark: SparkSession, lake: SparkLake, calls: Callable[[Callable[[], object]], int]
+) -> None:
+    frame = spark.range(0, 10).selectExpr("id", "id AS v")
+    for name in ("read", "unread"):
+        lake.create_table(f"db.{name}", frame.schema)
+        lake.write(frame.coalesce(1), f"db.{name}")
+    lake.sql("SELECT id FROM db.read WHERE id = 3")
+    lake.sql("SELECT 1 AS v FROM db.unread WHERE false")
+    known = calls(lambda: lake.sql("SELECT v FROM db.read"))
+    assert known < calls(lambda: lake.sql("SELECT v FROM db.unread"))
+    lake.write(frame.coalesce(1), "db.read")
+    assert lake.sql("SELECT v FROM db.read").count() == 20

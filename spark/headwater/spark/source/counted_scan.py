@@ -25,16 +25,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from headwater.spark.counting_session import CountingSession
+from headwater.spark.file_frames import parquet_frame
 from headwater.spark.names import quoted
+from headwater.spark.projection import projected
 from headwater.spark.source.division import Division
 from headwater.spark.source.live_filter import array_literal
 from headwater.spark.source.parquet_scan import (
     ADDED_KINDS,
     FileGroup,
+    columns_of_group,
     file_groups,
-    scan_of_group,
 )
-from headwater.spark.source.projection import projected
 from headwater.spark.source.scan_metrics import scans_of
 from headwater.storage.files.local import local_path
 from headwater.storage.formats.system_columns import KIND_FIELD
@@ -205,7 +206,7 @@ def _numbered(
     def make() -> DataFrame:
         reader: Any = DataFrameReader(spark)
         reader._jreader = copy.read()
-        frame, selected = scan_of_group(reader, spark, storage, group, paths, columns, pushes=False)
+        schema, selected = columns_of_group(storage, group, columns, pushes=False)
         names = _Names.beside(columns)
         firsts, bits = _bits(parts, live_rows)
         selected.append((names.count, "monotonically_increasing_id()"))
@@ -213,7 +214,7 @@ def _numbered(
         selected.append((names.bits, array_literal(spark, bits)))
         if group.may_retract:
             selected.append((names.kind, quoted(KIND_FIELD.name)))
-        return projected(frame, selected)
+        return projected(parquet_frame(reader, spark, paths, schema), selected)
 
     return counting.frame(key, make)
 

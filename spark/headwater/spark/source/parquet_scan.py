@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import reduce
 
 import pyspark.sql.types as st
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
+from headwater.spark.file_frames import FileFrames
 from headwater.spark.literal import literal
 from headwater.spark.names import quoted
-from headwater.spark.source.division import file_path
+from headwater.spark.projection import projected
+from headwater.spark.source.division import file_path, is_scannable
 from headwater.spark.source.live_filter import MOST_FILES, live_rows_of
-from headwater.spark.source.projection import parquet_files, projected
 from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.index.live_rows import LiveRows
@@ -30,7 +31,14 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import StorageValue, arrow_scalar
 
-__all__ = ["ADDED_KINDS", "FileGroup", "Selected", "file_groups", "native_frame", "scan_of_group"]
+__all__ = [
+    "ADDED_KINDS",
+    "FileGroup",
+    "Selected",
+    "columns_of_group",
+    "file_groups",
+    "native_frame",
+]
 
 Selected = tuple[str, str | Column | st.DataType]
 """A column's name, and what it stands for, as `projected` takes it."""
@@ -41,6 +49,7 @@ ADDED_KINDS = f"{RowKind.INSERT:d}, {RowKind.UPDATE_AFTER:d}"
 
 def native_frame(
     spark: SparkSession,
+    kept: FileFrames,
     storage: TableStorage,
     splits: Sequence[Split],
     columns: Sequence[str],
@@ -52,6 +61,7 @@ def native_frame(
 
     Args:
         spark: The session.
+        kept: Its frames of files.
         storage: The table.
         splits: At least one.
         columns: The columns wanted.
@@ -62,9 +72,8 @@ def native_frame(
     for group in file_groups(storage, splits, live_rows):
         for files in _told_apart(group.files, live_rows):
             paths = [path for path, _ in files]
-            frame, selected = scan_of_group(
-                spark.read, spark, storage, group, paths, columns, pushes=True
-            )
+            schema, selected = columns_of_group(storage, group, columns, pushes=True)
+            frame = kept.frame(spark, paths, schema)
             if positioned:
                 selected.append((FILE_COLUMN, "_metadata.file_name"))
                 selected.append((POSITION_COLUMN, "_metadata.row_index"))
@@ -117,30 +126,22 @@ def file_groups(
     ]
 
 
-def scan_of_group(
-    reader: DataFrameReader,
-    spark: SparkSession,
-    storage: TableStorage,
-    group: FileGroup,
-    paths: Sequence[str],
-    columns: Sequence[str],
-    *,
-    pushes: bool,
-) -> tuple[DataFrame, list[Selected]]:
-    """Spark's own scan of files of a group, and what the columns wanted are of its columns.
+def columns_of_group(
+    storage: TableStorage, group: FileGroup, columns: Sequence[str], *, pushes: bool
+) -> tuple[st.StructType, list[Selected]]:
+    """The columns of a group's files that Spark can read, and what the ones wanted are of them.
+
+    Spark reads those that are selected. That all are there lets it tell how much of the files
+    these are, and makes one frame of files do for all queries.
 
     Args:
-        reader: Reads them.
-        spark: The user's session.
         storage: The table.
         group: The group.
-        paths: The files' URIs.
         columns: The columns wanted.
         pushes: True if Spark may skip row groups by conditions on the columns.
     """
     written = storage.schema_by_id(group.schema_id)
     partition = dict(zip(storage.schema.partition_keys, group.partition, strict=True))
-    stored: list[DataField] = []
     selected: list[Selected] = []
     for field in storage.schema.columns(columns):
         source = written.field_by_id.get(field.id)
@@ -152,22 +153,14 @@ def scan_of_group(
         elif source is None:
             column = spark_type(field.type)
         else:
-            stored.append(source)
             column = quoted(source.name)
             if pushes and _is_floating(source):
                 column = f"nanvl({column}, {column})"
         selected.append((field.name, column))
-    schema = spark_schema(stored)
+    schema = spark_schema([field for field in written.fields if is_scannable(field.type)])
     if group.may_retract:
         schema = st.StructType([*schema.fields, st.StructField(KIND_FIELD.name, st.ByteType())])
-    reader = (
-        reader.schema(schema)
-        .option("mergeSchema", "false")
-        .option("datetimeRebaseMode", "CORRECTED")
-        .option("ignoreCorruptFiles", "false")
-        .option("ignoreMissingFiles", "false")
-    )
-    return parquet_files(reader, spark, paths), selected
+    return schema, selected
 
 
 def _told_apart(

@@ -69,7 +69,9 @@ def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
     others = replace(division, native=())
     if not division.native:
         return frame_of_division(session, scan, others, schema)
-    frame = native_frame(session.spark, scan.storage, division.native, wider, division.live_rows)
+    frame = native_frame(
+        session.spark, session.files, scan.storage, division.native, wider, division.live_rows
+    )
     frame = frame.where(to_sql(predicate, scan.storage.schema)).select(*map(quoted, names))
     if not (others.python or others.counted):
         return frame
@@ -186,7 +188,13 @@ def frame_of_division(
     if division.native:
         names, positioned = schema.fieldNames(), places is Places.FILES
         native = native_frame(
-            spark, rows.storage, division.native, names, division.live_rows, positioned=positioned
+            spark,
+            session.files,
+            rows.storage,
+            division.native,
+            names,
+            division.live_rows,
+            positioned=positioned,
         )
         frames.append(native)
     schema = st.StructType([*schema.fields, *PLACE_FIELDS[places]])

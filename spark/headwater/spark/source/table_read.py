@@ -14,8 +14,8 @@ from headwater.catalog.table.scan import Rows
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
+from headwater.spark.projection import projected
 from headwater.spark.source.division import Division, file_path
-from headwater.spark.source.projection import projected
 from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import FileRows, Runs
 from headwater.spark.source.table_frame import frame_of_division
