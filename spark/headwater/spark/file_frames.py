@@ -1,7 +1,7 @@
-"""Frames of Parquet files, of which the last ones are kept.
+"""Frames of Parquet files, whose files Spark looks at once.
 
-To make one, Spark looks at each file and copies the settings of its file systems, which takes it
-longer than to analyse a query.
+To read files, Spark looks at each of them and copies the settings of its file systems, which takes
+it longer than to analyse a query.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from headwater.spark.projection import parquet_files
+from headwater.spark.session import is_connect
 
 __all__ = ["FileFrames", "parquet_frame"]
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, st.DataType], ...]]
 
-_MOST_FRAMES = 128
+_MOST_LISTINGS = 128
 _MOST_FILES = 8192
 
 
@@ -28,36 +30,68 @@ _MOST_FILES = 8192
 class FileFrames:
     """Frames of a session's Parquet files; threads may share it.
 
-    Files never change, so that a frame of the same files and columns has the same rows.
+    The last listings of files are kept: files never change.
     """
 
-    _frames: OrderedDict[_Key, DataFrame] = field(default_factory=OrderedDict, repr=False)
+    _listings: OrderedDict[_Key, _Listing] = field(default_factory=OrderedDict, repr=False)
     _files: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def frame(self, spark: SparkSession, paths: Sequence[str], schema: st.StructType) -> DataFrame:
-        """The rows of files. The columns are the same in each frame: give them names before use.
+        """The rows of files, in a frame of its own: no other shares its columns or its figures.
 
         Args:
             spark: The session.
             paths: The files' URIs, at least one.
             schema: The columns to read.
         """
+        if is_connect(spark):
+            return parquet_frame(spark.read, spark, paths, schema)
         key = (tuple(paths), tuple((each.name, each.dataType) for each in schema.fields))
         with self._lock:
-            found = self._frames.get(key)
+            found = self._listings.get(key)
             if found is not None:
-                self._frames.move_to_end(key)
-                return found
+                self._listings.move_to_end(key)
+                return found.frame(spark)
         made = parquet_frame(spark.read, spark, paths, schema)
+        listing = _Listing.of(made)
         with self._lock:
-            if key not in self._frames:
-                self._frames[key] = made
+            if key not in self._listings:
+                self._listings[key] = listing
                 self._files += len(paths)
-            while len(self._frames) > _MOST_FRAMES or self._files > _MOST_FILES:
-                (gone, _), _ = self._frames.popitem(last=False)
+            while len(self._listings) > _MOST_LISTINGS or self._files > _MOST_FILES:
+                (gone, _), _ = self._listings.popitem(last=False)
                 self._files -= len(gone)
         return made
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Files that Spark has looked at, as its ``HadoopFsRelation``, and what that is made of."""
+
+    relation: Any
+    parts: tuple[Any, ...]
+
+    @staticmethod
+    def of(frame: DataFrame) -> _Listing:
+        relation: Any = frame._jdf.queryExecution().analyzed().relation()
+        parts = (
+            relation.location(),
+            relation.partitionSchema(),
+            relation.dataSchema(),
+            relation.bucketSpec(),
+            relation.fileFormat(),
+            relation.options(),
+            relation.sparkSession(),
+        )
+        return _Listing(relation, parts)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        jvm: Any = spark._jvm
+        sql = jvm.org.apache.spark.sql
+        relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
+        leaf = relations.apply(self.relation.copy(*self.parts), False)
+        return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, leaf), spark)
 
 
 def parquet_frame(

@@ -28,6 +28,10 @@ def measured(lake: SparkLake, frame: DataFrame | None = None) -> list[Measured |
         ("SELECT name FROM orders o JOIN items i ON o.id = i.id AND i.id > 12", [(4, 25), (1, 10)]),
         ("SELECT id, (SELECT max(price) FROM items) FROM orders WHERE part = '1'",
          [(2, 20), (1, 10)]),
+        # The same files in two places.
+        ("SELECT a.price, b.day FROM items a JOIN items b ON a.id = b.id + 1", [(2, 20), (2, 20)]),
+        ("SELECT price FROM items WHERE id = 3 UNION ALL SELECT price FROM items WHERE id = 4",
+         [(1, 10), (1, 10)]),
         ("SELECT 1 FROM items WHERE 1 = 0", [(0, 0)]),
         ("SELECT * FROM orders$snapshots", [None]),
     ],

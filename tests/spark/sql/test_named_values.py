@@ -43,6 +43,8 @@ def test_frames_columns_and_constants_stand_where_they_are_named(
 @pytest.mark.spark
 @pytest.mark.modes
 def test_what_the_user_cached_stays_cached(spark: SparkSession, lake: SparkLake) -> None:
+    if is_connect(spark):
+        pytest.skip("the server of Spark Connect drops views, and forgets what is cached with them")
     lake.sql("CREATE TABLE db.t AS SELECT id FROM range(3)")
     own, table = spark.range(5).cache(), lake.table("db.t").cache()
     assert own.count() + table.count() == 8

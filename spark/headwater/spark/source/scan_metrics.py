@@ -57,11 +57,11 @@ class Runs:
             None if the frame was not run, or has no plan to be asked.
         """
         try:
-            # Each listing of files is one object in all plans that are made of its frame.
-            listings = {self._identity(leaf) for leaf in _relations(self.part)}
+            # Each relation is one object in all plans that are made of its frame.
+            relations = {self._identity(leaf) for leaf in _leaves(self.part)}
             executed = _execution(self.query if frame is None else frame).executedPlan()
             scans = list(scans_of(executed))
-            own = (scan for scan in scans if self._identity(scan) in listings)
+            own = (scan for scan in scans if self._identity(scan) in relations)
             found = [_figures(scan, rows) for scan in own]
             apart = [
                 scan
@@ -80,9 +80,9 @@ class Runs:
         return sum(found, Measured()) if has_run else None
 
     def _identity(self, reader: Any) -> int:
-        """The listing of the files that a relation or its scan reads."""
+        """The relation of files that a leaf of a plan or its scan reads."""
         part: Any = self.part
-        return int(part._sc._jvm.java.lang.System.identityHashCode(reader.relation().location()))
+        return int(part._sc._jvm.java.lang.System.identityHashCode(reader.relation()))
 
 
 def _execution(frame: DataFrame) -> Any:
@@ -90,7 +90,7 @@ def _execution(frame: DataFrame) -> Any:
     return asked._jdf.queryExecution()
 
 
-def _relations(frame: DataFrame) -> Iterator[Any]:
+def _leaves(frame: DataFrame) -> Iterator[Any]:
     for leaf in _listed(_execution(frame).analyzed().collectLeaves()):
         if str(leaf.getClass().getSimpleName()) == "LogicalRelation":
             yield leaf
