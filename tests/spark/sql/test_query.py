@@ -66,6 +66,7 @@ def first(lake: SparkLake, text: str) -> object:
         ("SELECT name FROM orders TIMESTAMP AS OF 7258118400 WHERE id = 3", "new"),
         ("SELECT name FROM orders WITH ('scan.snapshot-id' = '1') WHERE id = 3", "n3"),
         ("SELECT name FROM orders /*+ OPTIONS('scan.tag-name'='first') */ o WHERE id = 3", "n3"),
+        ("SELECT count_if(name = 'new') FROM orders /*+ OPTIONS('scan.tag-name'='first') */", 0),
         ("SELECT a.name || b.name FROM orders VERSION AS OF 1 a JOIN orders b USING (id) "
          "WHERE id = 3", "n3new"),
         ("SELECT count(*) FROM `orders$snapshots`", 2),
@@ -104,6 +105,8 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ("SELECT * FROM orders VERSION AS OF 'never'", NotFound, "never"),
         ("SELECT * FROM orders TIMESTAMP AS OF '2001-01-01'", NotFound, "snapshot"),
         ("SELECT * FROM orders TIMESTAMP AS OF NULL", Invalid, "NULL"),
+        ("SELECT * FROM orders TIMESTAMP AS OF 'then'", Invalid, "OF 'then': that is no moment"),
+        ("SELECT * FROM orders VERSION AS OF -1", Invalid, "VERSION AS OF -"),
         ("SELECT * FROM orders WITH ('no.such' = '1')", Invalid, "no.such"),
         ("SELECT /*+ OPTIONS('scan.snapshot-id'='1') */ * FROM orders", Invalid, "OPTIONS"),
         ("SELECT * FROM `orders$snapshots` VERSION AS OF 1", Unsupported, "system table"),

@@ -24,6 +24,7 @@ from headwater.storage.errors import Invalid
 __all__ = ["Statement", "Word", "WordKind", "read_words", "split_statements"]
 
 _WORD = re.compile(r"\w+")
+_TABLE_HINT = re.compile(r"\s*/\*\+\s*OPTIONS\b.*?\*/", re.IGNORECASE | re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
 # As Spark reads them; any other escaped character is itself, and \% and \_ stay as they are.
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -425,9 +426,15 @@ class Statement:
         return self._words[self._at] if self._at < len(self._words) else None
 
     def _between(self, start: int, end: int) -> str:
+        """The text from one word up to another, with the hint that follows a table's name.
+
+        Comments are no words, and such a hint is one that changes what is read.
+        """
         if start >= end:
             return ""
-        return self._source[self._words[start].start : self._words[end - 1].end]
+        last = self._words[end - 1].end
+        hint = _TABLE_HINT.match(self._source, last)
+        return self._source[self._words[start].start : last if hint is None else hint.end()]
 
     def _excerpt(self) -> str:
         text = self._between(self._at, min(self._at + 4, len(self._words)))

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyspark.errors import PySparkException
+
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.table import Table
+from headwater.spark.errors import first_line
 from headwater.spark.schema_merging import MERGE_OPTIONS
 from headwater.spark.session import session_settings
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
@@ -160,7 +163,13 @@ class Relations:
         if _INTEGER.fullmatch(text):
             return int(text.rstrip("lL")) * 1000
         spark = self.context.session.spark
-        found = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))").collect()[0][0]
+        try:
+            asked = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))")
+            found = asked.collect()[0][0]
+        except PySparkException as error:
+            raise Invalid(
+                f"TIMESTAMP AS OF {text}: that is no moment: {first_line(error)}"
+            ) from error
         if found is None:
             raise Invalid(f"TIMESTAMP AS OF {text}: that is NULL, and no moment")
         return int(found) // 1000

@@ -39,6 +39,8 @@ CLAUSE_WORDS = frozenset(
     }
 )  # fmt: skip
 """Words that begin what comes after a table or a value, and so are no alias of it."""
+# What may follow a column that is called ``of``.
+_AFTER_AN_ALIAS = frozenset({"FROM", ",", ")", ";"})
 _BEFORE_A_TABLE = frozenset({"FROM", "JOIN", "LATERAL"})
 _UNIT = re.compile(r"(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?")
 _HINT = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
@@ -160,6 +162,11 @@ class TableClauses:
             if end == at:
                 return None
             moment = Moment(False, self._text[words[at].start : words[end - 1].end])
+        elif word in _VERSIONS and words[at].text.upper() not in _AFTER_AN_ALIAS:
+            raise Invalid(
+                f"{word} AS OF {self._text[words[at].start : words[at].end]}…: a version is a "
+                "snapshot's id, or a tag's name in quotes"
+            )
         else:
             return None
         self._moments[words[start].start] = (moment, words[end - 1].end)
