@@ -77,7 +77,8 @@ def test_columns_are_added_where_they_are_wanted(run: Run, context: SqlContext) 
 
 @pytest.mark.usefixtures("table")
 def test_columns_are_renamed_and_dropped(run: Run, context: SqlContext) -> None:
-    run("ALTER TABLE t RENAME COLUMN A TO b")
+    run("ALTER TABLE t RENAME COLUMN A TO B")
+    run("ALTER TABLE t RENAME COLUMN B TO b")
     run("ALTER TABLE t RENAME COLUMN l.element.x TO z")
     run("ALTER TABLE t DROP COLUMNS (b, s.x)")
     run("ALTER TABLE t DROP COLUMN IF EXISTS none, m")
@@ -88,7 +89,7 @@ def test_columns_are_renamed_and_dropped(run: Run, context: SqlContext) -> None:
         "dt STRING",
     ]
     run("ALTER TABLE t DROP COLUMN IF EXISTS none")
-    assert context.catalog.table("db.t").schema.id == 4
+    assert context.catalog.table("db.t").schema.id == 5
 
 
 @pytest.mark.usefixtures("table")
@@ -121,6 +122,13 @@ def test_columns_change(run: Run, context: SqlContext) -> None:
 REFUSED: list[tuple[str, type[Exception], str]] = [
     ("ADD COLUMN A INT", AlreadyExists, "'A' exists"),
     ("ADD COLUMNS (b INT, B INT)", AlreadyExists, "'B' exists"),
+    ("ADD COLUMN s.X INT", AlreadyExists, "'X' exists"),
+    ("ADD COLUMNS (l.element.b INT, l.element.B INT)", AlreadyExists, "'B' exists"),
+    ("ADD COLUMN b STRUCT<x: INT, X: INT>", Invalid, "two columns 'x' in 'b'"),
+    ("RENAME COLUMN a TO ID", AlreadyExists, "'ID' exists"),
+    ("RENAME COLUMN s.x TO Y", AlreadyExists, "'Y' exists"),
+    ("ALTER COLUMN l.element COMMENT 'x'", Invalid, "'l.element' has no comment .* that of 'l'"),
+    ("ALTER COLUMN m.value SET DEFAULT 7", Invalid, "'m.value' has no default"),
     ("ADD COLUMN b INT DEFAULT 5", Unsupported, "SET DEFAULT"),
     ("ADD COLUMNS (b INT, c INT AFTER none)", NotFound, "none"),
     ("DROP COLUMNS (a, none)", NotFound, "none"),

@@ -77,6 +77,8 @@ def test_columns_whose_names_differ_in_case_are_created_by_sql(strict: SparkLake
     strict.spark.conf.unset("spark.sql.caseSensitive")
     with pytest.raises(Invalid, match="two columns 'a'; the case of names does not matter"):
         strict.sql("CREATE TABLE db.v (a INT, A INT)")
+    with pytest.raises(Invalid, match="two columns 'x' in 'l'"):
+        strict.sql("CREATE TABLE db.v (l MAP<STRING, STRUCT<x: INT, X: INT>>)")
     with pytest.raises(AlreadyExists, match="column 'B' exists"):
         strict.sql("ALTER TABLE db.u ADD COLUMNS (b INT, B INT)")
 

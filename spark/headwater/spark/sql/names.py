@@ -24,6 +24,7 @@ __all__ = [
     "column_name",
     "column_path",
     "database_name",
+    "fields_inside",
     "matching",
     "object_identifier",
     "quoted_identifier",
@@ -80,6 +81,18 @@ def _inner_path(data_type: DataType, path: Sequence[str]) -> tuple[str, ...]:
             return ("key", *_inner_path(inner, path[1:]))
         case _:
             return tuple(path)
+
+
+def fields_inside(fields: Sequence[DataField], path: Sequence[str]) -> Sequence[DataField]:
+    """The fields of the row at a path of `column_path`; none where there is no row."""
+    if not path:
+        return fields
+    found = next((field.type for field in fields if field.name == path[0]), None)
+    rest = path[1:]
+    while isinstance(found, ArrayType | MapType | MultisetType) and rest:
+        found = found.value if isinstance(found, MapType) else found.element
+        rest = rest[1:]
+    return fields_inside(found.fields, rest) if isinstance(found, RowType) else ()
 
 
 def _is(written: str, name: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type
-from headwater.spark.sql.ddl.columns import read_column, read_default
-from headwater.spark.sql.names import column_name, column_path
+from headwater.spark.sql.ddl.columns import read_column, read_default, refuse_alike
+from headwater.spark.sql.names import column_name, column_path, fields_inside
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import (
@@ -31,7 +31,7 @@ from headwater.storage.types.data_type import (
     RowType,
 )
 
-__all__ = ["read_added_columns", "read_altered_columns"]
+__all__ = ["read_added_columns", "read_altered_columns", "refuse_taken"]
 
 
 def read_added_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
@@ -42,38 +42,30 @@ def read_added_columns(statement: Statement, schema: TableSchema) -> list[Schema
         Unsupported: A column has a default: rows there would not have it.
     """
     brackets = statement.accept("(")
-    changes: list[SchemaChange] = []
-    names = [field.name for field in schema.fields]
+    changes: list[AddColumn] = []
     while True:
-        change = _read_added_column(statement, schema, names)
-        changes.append(change)
-        if len(change.path) == 1:
-            names.append(change.path[0])
+        changes.append(_read_added_column(statement, schema, [each.path for each in changes]))
         if not statement.accept(","):
             break
     if brackets:
         statement.expect(")")
     statement.end()
-    return changes
+    return list(changes)
 
 
 def _read_added_column(
-    statement: Statement, schema: TableSchema, names: Sequence[str]
+    statement: Statement, schema: TableSchema, added: Sequence[tuple[str, ...]]
 ) -> AddColumn:
-    outer: list[str] = []
     mark = statement.mark()
     parts = statement.name_parts()
-    if len(parts) > 1:
-        outer = list(column_path(schema.fields, parts[:-1]))
-    elif statement.fold(parts[0]) in map(statement.fold, names):
-        raise AlreadyExists(
-            f"column '{parts[0]}' exists already",
-            resource_type=ResourceType.COLUMN,
-            resource_name=parts[0],
-        )
+    outer = column_path(schema.fields, parts[:-1]) if len(parts) > 1 else ()
+    names = [field.name for field in fields_inside(schema.fields, outer)]
+    names += [path[-1] for path in added if path[:-1] == outer]
+    refuse_taken(parts[-1], names, statement.fold)
     # The definition begins with the path's last name.
     statement.reset(mark + 2 * (len(parts) - 1))
     field = read_column(statement)
+    refuse_alike([field], statement.fold)
     if field.default_value is not None:
         raise Unsupported(
             f"column '{'.'.join(parts)}' cannot be added with a DEFAULT, which the rows there "
@@ -81,6 +73,16 @@ def _read_added_column(
         )
     move = _read_move(statement, schema, names, (*outer, field.name))
     return AddColumn((*outer, field.name), field.type, field.description, move)
+
+
+def refuse_taken(name: str, names: Sequence[str], fold: Callable[[str], str]) -> None:
+    """Refuse the name of a column that to the session is one of those there; AlreadyExists."""
+    if fold(name) in map(fold, names):
+        raise AlreadyExists(
+            f"column '{name}' exists already",
+            resource_type=ResourceType.COLUMN,
+            resource_name=name,
+        )
 
 
 def _read_move(

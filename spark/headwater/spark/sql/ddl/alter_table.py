@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import Handler, SqlContext
-from headwater.spark.sql.ddl.alter_columns import read_added_columns, read_altered_columns
+from headwater.spark.sql.ddl.alter_columns import (
+    read_added_columns,
+    read_altered_columns,
+    refuse_taken,
+)
 from headwater.spark.sql.ddl.options import COMMENT, check_options
 from headwater.spark.sql.ddl.partitions import PARTITION_CLAUSES
 from headwater.spark.sql.ddl.tags import TAG_CLAUSES
-from headwater.spark.sql.names import column_path, object_identifier
+from headwater.spark.sql.names import column_path, fields_inside, object_identifier
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import NotFound, Unsupported
 from headwater.storage.schema.change import (
@@ -128,6 +132,9 @@ def _rename_column(statement: Statement, table: Table, context: SqlContext) -> N
     statement.expect("TO")
     new_name = statement.name()
     statement.end()
+    beside = fields_inside(table.schema.fields, path[:-1])
+    others = [field.name for field in beside if field.name != path[-1]]
+    refuse_taken(new_name, others, statement.fold)
     table.alter(RenameColumn(path, new_name))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type, type_text
@@ -10,9 +11,24 @@ from headwater.spark.sql.names import quoted_identifier, string_literal
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType
-from headwater.storage.types.data_type import DataField, DataType, VariantType
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+)
 
-__all__ = ["column_text", "read_column", "read_default", "read_partition", "read_value"]
+__all__ = [
+    "column_text",
+    "read_column",
+    "read_default",
+    "read_partition",
+    "read_value",
+    "refuse_alike",
+]
 
 _AFTER_DEFAULT = (",", "COMMENT", "NOT", "DEFAULT", "FIRST", "AFTER", "PRIMARY")
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
@@ -59,6 +75,42 @@ def read_column(statement: Statement) -> DataField:
             )
         else:
             return field
+
+
+def refuse_alike(fields: Sequence[DataField], fold: Callable[[str], str], where: str = "") -> None:
+    """Refuse two columns, or two fields of a struct, whose names are one to the session.
+
+    Args:
+        fields: The columns, or the fields.
+        fold: Gives names that are one to the session the same form.
+        where: The struct that the fields are in, as it follows them in the message.
+
+    Raises:
+        Invalid: The message names them.
+    """
+    names = [fold(field.name) for field in fields]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Invalid(
+            f"there are two columns '{twice}'{where}; the case of names does not matter unless "
+            "spark.sql.caseSensitive is true"
+        )
+    for field in fields:
+        for inner in _rows_in(field.type):
+            refuse_alike(inner.fields, fold, f" in '{field.name}'")
+
+
+def _rows_in(data_type: DataType) -> list[RowType]:
+    """The rows that a value of a type consists of, those in these rows left out."""
+    match data_type:
+        case RowType():
+            return [data_type]
+        case ArrayType(element=inner) | MultisetType(element=inner):
+            return _rows_in(inner)
+        case MapType(key=key, value=value):
+            return [*_rows_in(key), *_rows_in(value)]
+        case _:
+            return []
 
 
 def read_default(statement: Statement, data_type: DataType) -> str | None:

@@ -11,7 +11,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.clauses import TableClauses, read_clauses
-from headwater.spark.sql.ddl.columns import read_column
+from headwater.spark.sql.ddl.columns import read_column, refuse_alike
 from headwater.spark.sql.ddl.create_as import columns_of, fill_new_table, replace_and_fill
 from headwater.spark.sql.ddl.options import PATH
 from headwater.spark.sql.names import column_name, object_identifier
@@ -179,13 +179,7 @@ def _schema(fields: list[DataField], clauses: TableClauses, fold: Callable[[str]
         if clauses.partition_keys:
             raise Invalid("the table at the LOCATION has its own partitions; leave them out")
     columns = (*fields, *clauses.partition_columns)
-    names = list(map(fold, (column.name for column in columns)))
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise Invalid(
-            f"there are two columns '{twice}'; the case of names does not matter unless "
-            "spark.sql.caseSensitive is true"
-        )
+    refuse_alike(columns, fold)
     keys = clauses.partition_keys
     if columns:
         keys = [column_name(columns, key) for key in keys]
