@@ -122,6 +122,10 @@ class LakeInspect:
             ),
         )
 
+    def names(self) -> list[str]:
+        """The names of these tables."""
+        return list(_GLOBAL)
+
     def system_table(self, identifier: Identifier) -> SystemTable:
         """One of them by its name, ``sys.tables``; NotFound when there is none."""
         read = _GLOBAL.get(identifier.name.lower())

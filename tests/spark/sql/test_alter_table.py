@@ -34,6 +34,9 @@ def test_properties_are_set_and_unset_as_one_version(
     run("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('write-only', 'comment', 'none')")
     schema = context.catalog.table(table).schema
     assert (schema.id, schema.comment, schema.options) == (2, None, {"file.format": "orc"})
+    run("ALTER TABLE t SET TBLPROPERTIES ('write-only' 'true', comment 'c', file.format 'orc')")
+    schema = context.catalog.table(table).schema
+    assert (schema.comment, schema.options) == ("c", {"file.format": "orc", "write-only": "true"})
     run("COMMENT ON TABLE t IS 'again'")
     assert context.catalog.table(table).schema.comment == "again"
     with pytest.raises(Invalid, match="did you mean 'write-only'"):
@@ -93,6 +96,29 @@ def test_columns_are_renamed_and_dropped(run: Run, context: SqlContext) -> None:
 
 
 @pytest.mark.usefixtures("table")
+def test_columns_change_as_in_hive(run: Run, context: SqlContext) -> None:
+    run("ALTER TABLE t CHANGE COLUMN a b BIGINT COMMENT 'x' FIRST")
+    run("ALTER TABLE t CHANGE ID id DECIMAL(20, 0) AFTER b")
+    run("ALTER TABLE t CHANGE COLUMN s.x x BIGINT")
+    run("ALTER TABLE t CHANGE COLUMN l.element.x z INT")
+    run("ALTER TABLE t CHANGE COLUMN b COMMENT 'y', dt AFTER b")
+    run("COMMENT ON COLUMN t.DT IS 'z'")
+    schema = context.catalog.table("db.t").schema
+    assert (schema.id, schema.column("b").description) == (6, "y")
+    assert schema.column("dt").description == "z"
+    with pytest.raises(Invalid, match=r"write table\.column"):
+        run("COMMENT ON COLUMN dt IS 'z'")
+    assert columns(context) == [
+        "b BIGINT",
+        "dt STRING",
+        "id DECIMAL(20, 0) NOT NULL",
+        "s ROW<`x` BIGINT, `y` STRING>",
+        "l ARRAY<ROW<`z` INT>>",
+        "m MAP<STRING NOT NULL, ROW<`x` INT>>",
+    ]
+
+
+@pytest.mark.usefixtures("table")
 def test_columns_change(run: Run, context: SqlContext) -> None:
     run("ALTER TABLE t ALTER COLUMN id TYPE DECIMAL(20, 0), a COMMENT 'x', dt FIRST")
     run("ALTER TABLE t ALTER COLUMN a AFTER m, s.x TYPE BIGINT")
@@ -138,7 +164,9 @@ REFUSED: list[tuple[str, type[Exception], str]] = [
     ("ALTER COLUMN a SET DEFAULT 1 + 1", Unsupported, "constant"),
     ("ALTER COLUMN s.x FIRST", Unsupported, "whole columns"),
     ("RENAME COLUMN a TO b c", Invalid, "end of the statement"),
-    ("CHANGE COLUMN a b INT", Unsupported, "RENAME COLUMN"),
+    ("CHANGE COLUMN a ID INT", AlreadyExists, "'ID' exists"),
+    ("CHANGE COLUMN a b INT NOT NULL", Invalid, "'NOT NULL'"),
+    ("CHANGE COLUMN s.x x INT FIRST", Unsupported, "whole columns"),
     ("REPLACE COLUMNS (a INT)", Unsupported, "ADD, DROP"),
     ("SET LOCATION '/x'", Unsupported, "stays"),
     ("PARTITION (dt = '1') RENAME TO PARTITION (dt = '2')", Unsupported, "drop this one"),

@@ -118,6 +118,10 @@ def test_tables_are_listed(run: Run) -> None:
     assert run("SHOW TABLES") == [("db", "a1", False), ("db", "a2", False)]
     assert run("SHOW TABLES LIKE '*2'") == [("db", "a2", False)]
     assert run("SHOW TABLES IN other 'B'") == [("other", "b", False)]
+    assert run("SHOW TABLES IN sys LIKE 't*'") == [("sys", "tables", False)]
+    assert ("snapshot_id",) in run("SHOW COLUMNS IN a1$snapshots")
+    with pytest.raises(Unsupported, match="no properties"):
+        run("SHOW TBLPROPERTIES a1$snapshots")
     with pytest.raises(Invalid, match="pattern"):
         run("SHOW TABLES LIKE '('")
     with pytest.raises(NotFound, match="none"):
@@ -238,7 +242,6 @@ def test_a_table_is_analysed(run: Run, context: SqlContext) -> None:
         "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS": Invalid,
         "MSCK REPAIR TABLE t": Unsupported,
         "REFRESH TABLE none": NotFound,
-        "COMMENT ON COLUMN t.id IS 'x'": Invalid,
     }.items():
         with pytest.raises(error):
             run(text)

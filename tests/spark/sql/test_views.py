@@ -42,6 +42,9 @@ def test_views_are_made_shown_and_dropped(people: SparkLake) -> None:
         ("n", "bigint", None),
     ]
     assert ("Comment", "c", "") in rows(lake.sql("DESCRIBE TABLE EXTENDED v"))
+    assert rows(lake.sql("SHOW COLUMNS IN v")) == [("label",), ("number",)]
+    assert rows(lake.sql("SHOW TBLPROPERTIES v")) == [("a", "b")]
+    assert "View db.v does not have" in str(rows(lake.sql("SHOW TBLPROPERTIES v ('b')")))
     ((shown,),) = rows(lake.sql("SHOW CREATE TABLE v"))
     before = lake.catalog.catalog.views.get(Identifier("db", "v")).schema
     lake.sql("DROP VIEW v")

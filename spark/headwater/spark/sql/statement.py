@@ -53,6 +53,7 @@ class Word:
         text: A name without its quotes, a string's value; else as it is written.
         start, end: Its place in the text.
         characters: A string's characters as they are written, escapes and all; else empty.
+        strings: The values of the strings side by side that make up one; else empty.
     """
 
     kind: WordKind
@@ -60,6 +61,7 @@ class Word:
     start: int
     end: int
     characters: str = ""
+    strings: tuple[str, ...] = ()
 
     @property
     def is_name(self) -> bool:
@@ -175,13 +177,16 @@ def read_words(text: str) -> list[Word]:
         elif token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
             previous = words[-1] if words else None
             value, characters = _unquoted(written), _between_quotes(written)
+            strings: tuple[str, ...] = (value,)
             if previous is not None and previous.kind is WordKind.STRING:
                 # Strings side by side are one; where they touch, a doubled quote stands for itself.
                 joint = written[0] if previous.end == start else ""
                 words.pop()
+                apart = (*previous.strings, value)
+                strings = () if joint or not previous.strings else apart
                 start, value = previous.start, previous.text + joint + value
                 characters = previous.characters + 2 * joint + characters
-            words.append(Word(WordKind.STRING, value, start, end, characters))
+            words.append(Word(WordKind.STRING, value, start, end, characters, strings))
         elif token.token_type is TokenType.NUMBER:
             words.append(Word(WordKind.NUMBER, written, start, end))
         elif token.token_type is TokenType.HEX_STRING and written[0] in "xX":
@@ -324,17 +329,20 @@ class Statement:
         return sign * int(word.text)
 
     def properties(self) -> dict[str, str]:
-        """Read ``('key' = 'value', other.key = 3)``."""
+        """Read ``('key' = 'value', other.key = 3)``; the sign between the two may be left out."""
         self.expect("(")
         found: dict[str, str] = {}
         while not self.accept(")"):
             if found:
                 self.expect(",")
+            word = self._next()
             key = self.string() if self.peek_string() else ".".join(self.name_parts())
+            value: str | None = None
+            if not self.accept("=") and word is not None and len(word.strings) == 2:
+                key, value = word.strings
             if key in found:
                 raise Invalid(f"the key '{key}' stands twice in {self._excerpt()}")
-            self.expect("=")
-            found[key] = self.constant()
+            found[key] = self.constant() if value is None else value
         return found
 
     def keys(self) -> list[str]:

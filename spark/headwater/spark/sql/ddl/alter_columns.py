@@ -14,6 +14,7 @@ from headwater.storage.schema.change import (
     AddColumn,
     Move,
     MoveKind,
+    RenameColumn,
     SchemaChange,
     UpdateColumnComment,
     UpdateColumnDefaultValue,
@@ -31,7 +32,16 @@ from headwater.storage.types.data_type import (
     RowType,
 )
 
-__all__ = ["read_added_columns", "read_altered_columns", "refuse_taken"]
+__all__ = [
+    "read_added_columns",
+    "read_altered_columns",
+    "read_changed_column",
+    "renamed_column",
+]
+
+
+# What begins an alteration, and no new name.
+_ALTERATIONS = ("TYPE", "COMMENT", "FIRST", "AFTER", "SET", "DROP")
 
 
 def read_added_columns(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
@@ -61,7 +71,7 @@ def _read_added_column(
     outer = column_path(schema.fields, parts[:-1]) if len(parts) > 1 else ()
     names = [field.name for field in fields_inside(schema.fields, outer)]
     names += [path[-1] for path in added if path[:-1] == outer]
-    refuse_taken(parts[-1], names, statement.fold)
+    _refuse_taken(parts[-1], names, statement.fold)
     # The definition begins with the path's last name.
     statement.reset(mark + 2 * (len(parts) - 1))
     field = read_column(statement)
@@ -75,7 +85,16 @@ def _read_added_column(
     return AddColumn((*outer, field.name), field.type, field.description, move)
 
 
-def refuse_taken(name: str, names: Sequence[str], fold: Callable[[str], str]) -> None:
+def renamed_column(
+    schema: TableSchema, path: tuple[str, ...], new_name: str, fold: Callable[[str], str]
+) -> RenameColumn:
+    """Another name of a column, or of a field; raises AlreadyExists for that of one beside it."""
+    beside = fields_inside(schema.fields, path[:-1])
+    _refuse_taken(new_name, [field.name for field in beside if field.name != path[-1]], fold)
+    return RenameColumn(path, new_name)
+
+
+def _refuse_taken(name: str, names: Sequence[str], fold: Callable[[str], str]) -> None:
     """Refuse the name of a column that to the session is one of those there; AlreadyExists."""
     if fold(name) in map(fold, names):
         raise AlreadyExists(
@@ -122,6 +141,33 @@ def read_altered_columns(statement: Statement, schema: TableSchema) -> list[Sche
     return changes
 
 
+def read_changed_column(statement: Statement, schema: TableSchema) -> list[SchemaChange]:
+    """Read what follows ``CHANGE COLUMN``: ``a b INT COMMENT 'x' AFTER c``, or as `ALTER COLUMN`.
+
+    Raises:
+        AlreadyExists: There is a column of the new name.
+        Invalid: Something else than a type, a comment and a place is given.
+        NotFound: There is no such column.
+    """
+    mark = statement.mark()
+    path = column_path(schema.fields, statement.name_parts())
+    if any(map(statement.peek, _ALTERATIONS)):
+        statement.reset(mark)
+        return read_altered_columns(statement, schema)
+    new_name = statement.name()
+    changes: list[SchemaChange] = []
+    if new_name != path[-1]:
+        changes.append(renamed_column(schema, path, new_name, statement.fold))
+        path = (*path[:-1], new_name)
+    changes.append(UpdateColumnType(path, read_type(statement), keep_nullability=True))
+    if statement.accept("COMMENT"):
+        changes.append(UpdateColumnComment(path, statement.string()))
+    if (place := _read_place(statement, schema, path)) is not None:
+        changes.append(place)
+    statement.end()
+    return changes
+
+
 def _read_alteration(
     statement: Statement, schema: TableSchema, path: tuple[str, ...]
 ) -> SchemaChange | None:
@@ -139,6 +185,12 @@ def _read_alteration(
         return UpdateColumnDefaultValue(path, default)
     if statement.accept("DROP", "DEFAULT"):
         return UpdateColumnDefaultValue(path, None)
+    return _read_place(statement, schema, path)
+
+
+def _read_place(
+    statement: Statement, schema: TableSchema, path: tuple[str, ...]
+) -> UpdateColumnPosition | None:
     move = _read_move(statement, schema, [field.name for field in schema.fields], path)
     if move is None:
         return None

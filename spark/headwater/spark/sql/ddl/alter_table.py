@@ -10,18 +10,18 @@ from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_columns import (
     read_added_columns,
     read_altered_columns,
-    refuse_taken,
+    read_changed_column,
+    renamed_column,
 )
 from headwater.spark.sql.ddl.options import COMMENT, check_options
 from headwater.spark.sql.ddl.partitions import PARTITION_CLAUSES
 from headwater.spark.sql.ddl.tags import TAG_CLAUSES
-from headwater.spark.sql.names import column_path, fields_inside, object_identifier
+from headwater.spark.sql.names import column_path, object_identifier
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import NotFound, Unsupported
 from headwater.storage.schema.change import (
     DropColumn,
     RemoveOption,
-    RenameColumn,
     SchemaChange,
     SetOption,
     UpdateComment,
@@ -38,7 +38,6 @@ _REFUSED: Mapping[tuple[str, ...], str] = {
     ("REPLACE", "COLUMNS"): "name the changes with ADD, DROP and ALTER COLUMN",
     ("PARTITION",): "write the rows to the other partition, and drop this one",
     ("CLUSTER", "BY"): "set the property 'clustering.columns'",
-    ("CHANGE",): "write RENAME COLUMN, and ALTER COLUMN … TYPE or COMMENT",
     ("ADD", "CONSTRAINT"): "tables have no constraints but keys and NOT NULL",
     ("DROP", "CONSTRAINT"): "tables have no constraints but keys and NOT NULL",
     ("CREATE", "BRANCH"): "CALL sys.create_branch(table => 't', branch => 'b', tag => 'v1')",
@@ -132,10 +131,7 @@ def _rename_column(statement: Statement, table: Table, context: SqlContext) -> N
     statement.expect("TO")
     new_name = statement.name()
     statement.end()
-    beside = fields_inside(table.schema.fields, path[:-1])
-    others = [field.name for field in beside if field.name != path[-1]]
-    refuse_taken(new_name, others, statement.fold)
-    table.alter(RenameColumn(path, new_name))
+    table.alter(renamed_column(table.schema, path, new_name, statement.fold))
 
 
 def _add_columns(statement: Statement, table: Table, context: SqlContext) -> None:
@@ -166,6 +162,10 @@ def _alter_columns(statement: Statement, table: Table, context: SqlContext) -> N
     table.alter(*read_altered_columns(statement, table.schema))
 
 
+def _change_column(statement: Statement, table: Table, context: SqlContext) -> None:
+    table.alter(*read_changed_column(statement, table.schema))
+
+
 _CLAUSES: Mapping[tuple[str, ...], _Clause] = {
     ("SET", "TBLPROPERTIES"): _set_properties,
     ("UNSET", "TBLPROPERTIES"): _unset_properties,
@@ -177,6 +177,8 @@ _CLAUSES: Mapping[tuple[str, ...], _Clause] = {
     ("DROP", "COLUMN"): _drop_columns,
     ("ALTER", "COLUMN"): _alter_columns,
     ("ALTER",): _alter_columns,
+    ("CHANGE", "COLUMN"): _change_column,
+    ("CHANGE",): _change_column,
 }
 
 HANDLERS: Mapping[tuple[str, ...], Handler] = {("ALTER", "TABLE"): _alter}

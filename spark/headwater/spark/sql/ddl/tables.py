@@ -18,8 +18,8 @@ from headwater.spark.sql.names import (
     object_identifier,
 )
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
-from headwater.storage.schema.change import UpdateComment
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.schema.change import UpdateColumnComment, UpdateComment
 
 __all__ = ["HANDLERS", "dropped_tables"]
 
@@ -90,7 +90,7 @@ def _truncate(statement: Statement, context: SqlContext) -> None:
 
 
 def _comment(statement: Statement, context: SqlContext) -> None:
-    """``COMMENT ON {DATABASE | TABLE} name IS {'text' | NULL}``."""
+    """``COMMENT ON {DATABASE | TABLE | COLUMN} name IS {'text' | NULL}``."""
     statement.expect("COMMENT", "ON")
     if accept_database_word(statement):
         database = database_name(statement, context)
@@ -98,8 +98,15 @@ def _comment(statement: Statement, context: SqlContext) -> None:
     elif statement.accept("TABLE"):
         name = object_identifier(statement, context)
         context.catalog.alter_table(str(name), UpdateComment(_comment_text(statement)))
+    elif statement.accept("COLUMN"):
+        *owner, column = statement.name_parts()
+        if not owner:
+            raise Invalid(f"COMMENT ON COLUMN {column}: write table.column")
+        table = context.catalog.table(context.full_name(owner))
+        path = (column_name(table.schema.fields, column),)
+        table.alter(UpdateColumnComment(path, _comment_text(statement)))
     else:
-        raise statement.unexpected("DATABASE or TABLE")
+        raise statement.unexpected("DATABASE, TABLE or COLUMN")
 
 
 def _comment_text(statement: Statement) -> str | None:

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headwater.catalog.model.column import Column
-from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
@@ -23,10 +21,11 @@ from headwater.spark.sql.names import (
     object_identifier,
 )
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.show.found import fields_of, table_or_view
 from headwater.spark.sql.show.texts import create_table_text, create_view_text, table_details
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import NotFound, ResourceType, Unsupported
-from headwater.storage.types.data_type import DataField, RowType, from_arrow
+from headwater.storage.errors import Unsupported
+from headwater.storage.types.data_type import DataField, RowType
 
 __all__ = ["HANDLERS"]
 
@@ -51,13 +50,8 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
     identifier = object_identifier(statement, context)
     column = statement.name_parts() if not statement.at_end else None
     statement.end()
-    found = _table_or_view(context, identifier)
-    if isinstance(found, Table):
-        fields = found.schema.fields
-    elif isinstance(found, ViewInfo):
-        fields = _view_fields(found.schema.columns)
-    else:
-        fields = found
+    found = table_or_view(context, identifier)
+    fields = fields_of(found)
     if column is not None:
         return answer(_INFO, _column_info(fields, column))
     rows: list[_Row] = [_column_row(field) for field in fields]
@@ -78,27 +72,6 @@ def _describe_query(statement: Statement, context: SqlContext) -> pa.Table:
     return answer(_COLUMNS, rows)
 
 
-def _table_or_view(
-    context: SqlContext, identifier: Identifier
-) -> Table | ViewInfo | tuple[DataField, ...]:
-    """A table, a view where there is no such table, or the columns of a system table."""
-    if identifier.system_table is not None:
-        arrow = context.catalog.system_table(str(identifier)).schema
-        return tuple(
-            DataField(number, field.name, from_arrow(field.type, field.nullable))
-            for number, field in enumerate(arrow)
-        )
-    try:
-        return context.catalog.table(str(identifier))
-    except NotFound as error:
-        if error.resource_type is not ResourceType.TABLE:
-            raise
-        try:
-            return context.catalog.catalog.views.get(identifier)
-        except NotFound:
-            raise error from None
-
-
 def _column_row(field: DataField) -> _Row:
     return field.name, short_type_text(field.type), field.description
 
@@ -117,13 +90,6 @@ def _table_rows(table: Table, *, extended: bool) -> list[_Row]:
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(name, value, "") for name, value in table_details(table)]
     return rows
-
-
-def _view_fields(columns: Sequence[Column]) -> tuple[DataField, ...]:
-    return tuple(
-        DataField(column.id, column.name, column.data_type, column.description)
-        for column in columns
-    )
 
 
 def _view_rows(view: ViewInfo) -> list[_Row]:
@@ -181,7 +147,7 @@ def _show_create(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("SHOW", "CREATE", "TABLE")
     identifier = object_identifier(statement, context)
     statement.end()
-    found = _table_or_view(context, identifier)
+    found = table_or_view(context, identifier)
     if isinstance(found, Table):
         text = create_table_text(found)
     elif isinstance(found, ViewInfo):

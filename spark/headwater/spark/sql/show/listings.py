@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
@@ -14,9 +15,10 @@ from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.partitions import partition_texts
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
+from headwater.spark.sql.show.found import fields_of, table_or_view
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.files.layout import escape_path_name
 from headwater.storage.options import TableOptions
 from headwater.storage.rows.partition import static_partition
@@ -44,7 +46,10 @@ def _tables(statement: Statement, context: SqlContext) -> pa.Table:
         return _dropped(statement, context)
     database = _in_database(statement, context)
     pattern = _pattern(statement)
-    names = matching(context.catalog.list_tables(database), pattern)
+    is_system = database == SYSTEM_DATABASE
+    catalog = context.catalog
+    tables = catalog.inspect.names() if is_system else catalog.list_tables(database)
+    names = matching(tables, pattern)
     return answer(_TABLES, [(database, name, False) for name in names])
 
 
@@ -182,21 +187,26 @@ def _shown_partition(table: Table, spec: Mapping[str, str]) -> str:
 
 
 def _properties(statement: Statement, context: SqlContext) -> pa.Table:
-    """``SHOW TBLPROPERTIES t [('key')]``."""
+    """``SHOW TBLPROPERTIES t [('key')]``, of a table or a view."""
     statement.expect("SHOW", "TBLPROPERTIES")
-    table = _table(statement, context)
-    options = shown_options(table)
+    name = object_identifier(statement, context)
+    found = table_or_view(context, name)
+    if isinstance(found, tuple):
+        raise Unsupported(f"{name} is a system table, which has no properties")
+    kind, options = "View", found.schema.options
+    if isinstance(found, Table):
+        kind, options = "Table", shown_options(found)
     rows = sorted(options.items())
     if not statement.at_end:
         (key,) = statement.keys() if statement.peek("(") else [statement.string()]
-        missing = f"Table {table.name} does not have property: {key}"
+        missing = f"{kind} {name} does not have property: {key}"
         rows = [(key, options.get(key, missing))]
     statement.end()
     return answer({"key": str, "value": str}, rows)
 
 
 def _columns(statement: Statement, context: SqlContext) -> pa.Table:
-    """``SHOW COLUMNS {FROM | IN} t [{FROM | IN} d]``."""
+    """``SHOW COLUMNS {FROM | IN} t [{FROM | IN} d]``, of a table or a view."""
     statement.expect("SHOW", "COLUMNS")
     if not (statement.accept("IN") or statement.accept("FROM")):
         raise statement.unexpected("IN or FROM")
@@ -207,8 +217,8 @@ def _columns(statement: Statement, context: SqlContext) -> pa.Table:
             raise Invalid(f"SHOW COLUMNS names two databases, {parts[-2]} and {database}")
         parts = (database, parts[-1])
     statement.end()
-    schema = context.catalog.table(context.full_name(parts)).schema
-    return answer({"col_name": str}, [(field.name,) for field in schema.fields])
+    found = table_or_view(context, Identifier.parse(context.full_name(parts)))
+    return answer({"col_name": str}, [(field.name,) for field in fields_of(found)])
 
 
 def _tags(statement: Statement, context: SqlContext) -> pa.Table:
