@@ -1,4 +1,4 @@
-"""What SHOW and DESCRIBE tell of: a table, a view or a system table."""
+"""The tables, views and system tables that SHOW and DESCRIBE tell of."""
 
 from __future__ import annotations
 
