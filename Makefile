@@ -96,9 +96,12 @@ test-mysql: $(READY) ## Run the tests on MySQL, fetched from Debian's packages u
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@$(PYTEST_ON_DISK) $(SHARED) -m "mysql and not slow" --must-run=mysql $(ARGS)
 
+# Kinds of sessions that Spark's tests run in.
+SPARK ?= cluster connect
+
 .PHONY: test-spark
 test-spark: java $(READY) ## Run Spark's tests on a standalone cluster and through Spark Connect
-	@for kind in cluster connect; do echo "$$kind:"; \
+	@for kind in $(SPARK); do echo "$$kind:"; \
 		HEADWATER_TEST_SPARK=$$kind $(PYTEST) tests/spark -m "spark and not slow and not modes" $(ARGS); done
 
 .PHONY: test-slow
