@@ -132,6 +132,12 @@ def test_missing_or_repeated_field_ids_are_given_out_anew() -> None:
         ({"bucket-key": "id"}, (), (), "fixed number"),
         ({"bucket": "2", "bucket-key": "day"}, (), ("day",), "partition column"),
         ({"bucket": "2", "bucket-key": "amount"}, ("id",), (), "part of the primary key"),
+        (
+            {"bucket": "-1", "clustering.columns": "day, nope"},
+            (),
+            (),
+            "clustering.columns column 'nope'",
+        ),
         ({"bucket": "2", "sequence.field": "nope"}, ("id",), (), "sequence.field"),
         ({"bucket": "2", "sequence.field": "amount"}, ("id",), ("day",), "sequence.field"),
         ({"changelog-producer": "input"}, (), (), "without primary keys"),

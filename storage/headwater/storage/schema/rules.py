@@ -202,6 +202,8 @@ def _check_options(schema: TableSchema) -> None:
         check_partial_update(schema)
     if options.deletion_vectors_enabled:
         _check_deletion_vectors(options)
+    for name in options.clustering_columns:
+        _require_column(schema, name, "clustering.columns")
     if options.overrides_key_order:
         _check_key_clustering(schema)
     kind_field = options.row_kind_field
@@ -293,8 +295,6 @@ def _check_key_clustering(schema: TableSchema) -> None:
     if not columns:
         raise Invalid(f"{what} needs 'clustering.columns', the columns that files are sorted by")
     _refuse_duplicates(columns, "clustering.columns column")
-    for name in columns:
-        _require_column(schema, name, "clustering.columns")
     if options.merge_engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         raise Invalid(
             f"{what} works with the merge engine deduplicate or first-row, not "
