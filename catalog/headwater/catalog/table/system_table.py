@@ -20,7 +20,13 @@ from headwater.storage.predicate.filter import (
 )
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
-__all__ = ["SYSTEM_TABLES", "SystemTable", "system_table_of"]
+__all__ = [
+    "OF_A_SNAPSHOT",
+    "OF_CHANGES",
+    "SYSTEM_TABLES",
+    "SystemTable",
+    "system_table_of",
+]
 
 _Content = Callable[[Sequence[str] | None], "pa.Table | Rows"]
 
@@ -142,6 +148,15 @@ SYSTEM_TABLES: Mapping[str, Callable[[Inspect], _Content]] = {
     "binlog": _of_rows(Inspect.binlog),
 }
 """Paimon's names (``SystemTableLoader.java``), and what they are read from."""
+
+
+OF_CHANGES = frozenset({"audit_log", "binlog"})
+"""Those that tell what changed between snapshots, where a table's options ask for that."""
+OF_A_SNAPSHOT = OF_CHANGES | {
+    "files", "file_key_ranges", "manifests", "table_indexes", "buckets", "statistics", "ro",
+    "row_tracking",
+}  # fmt: skip
+"""Those that tell of one snapshot: the latest, unless a table's options ask for another."""
 
 
 def system_table_of(identifier: Identifier, inspect: Inspect) -> SystemTable:

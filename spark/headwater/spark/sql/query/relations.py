@@ -10,7 +10,14 @@ from pyspark.errors import PySparkException
 
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
+from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows, Scan
+from headwater.catalog.table.system_table import (
+    OF_A_SNAPSHOT,
+    OF_CHANGES,
+    SYSTEM_TABLES,
+    system_table_of,
+)
 from headwater.catalog.table.table import Table
 from headwater.spark.errors import first_line
 from headwater.spark.schema_merging import MERGE_OPTIONS
@@ -23,7 +30,7 @@ from headwater.spark.sql.query.table_clauses import Moment
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS
+from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, ReadStart, StartMode
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
 
@@ -176,16 +183,40 @@ class Relations:
 
     def _system_table(self, identifier: Identifier, reference: Reference) -> Relation:
         name = str(identifier)
-        if reference.moment or reference.options or reference.function:
-            raise Unsupported(
-                f"{name} is a system table: moments and options are for tables; leave them out, "
-                f"or read {identifier.without_system_table} itself"
-            )
-        found = self.context.catalog.system_table(name)
+        asks = bool(reference.moment or reference.options or reference.function)
+        if identifier.database == SYSTEM_DATABASE:
+            if asks:
+                raise Unsupported(
+                    f"{name} is about the warehouse as it is: leave moments and options out"
+                )
+            found = self.context.catalog.system_table(name)
+        else:
+            found = system_table_of(identifier, self._inspected(identifier, reference, asks))
         declared = Schema.from_arrow(found.schema)
         schema = spark_schema(declared.fields)
         rows = found.rows
         return Relation(name, schema, rows, None if rows is not None else found.to_arrow())
+
+    def _inspected(self, identifier: Identifier, reference: Reference, asks: bool) -> Inspect:
+        """The system tables of the table that one is of, as the query asks for it."""
+        table = self._table(str(identifier.without_system_table))
+        if identifier.system_table not in OF_A_SNAPSHOT:
+            if asks and identifier.system_table in SYSTEM_TABLES:
+                raise Unsupported(
+                    f"{identifier} is the same at any moment: leave moments and options out"
+                )
+            return table.inspect
+        moment = reference.moment
+        table = self._configured(table, reference)
+        if moment is not None:
+            place = "scan.version" if moment.by_version else "scan.timestamp-millis"
+            wanted = moment.text if moment.by_version else str(self._millis(moment))
+            table = table.with_options({place: wanted})
+        start = ReadStart.of(table.schema.options)
+        of_changes = identifier.system_table in OF_CHANGES
+        if start.mode is StartMode.INCREMENTAL and (moment is not None or not of_changes):
+            raise Unsupported(f"{identifier} is of one snapshot: it does not tell what changed")
+        return table.inspect
 
 
 def paimon_settings(context: SqlContext) -> dict[str, str]:
