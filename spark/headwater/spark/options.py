@@ -192,6 +192,7 @@ class WriteOptions:
         change: A change of rows, whose frame says of each what becomes of it; likewise.
         replace_where: With `overwrite`: replace the partitions that fulfil this SQL condition.
         merging: The changes of the table's columns that the rows' columns may make.
+        laid_over: Options of this write that are laid over the table's; no option of Spark's.
     """
 
     connection: Connection
@@ -206,6 +207,7 @@ class WriteOptions:
     change: RowChange | None = None
     replace_where: str | None = None
     merging: SchemaMerging | None = None
+    laid_over: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
@@ -274,7 +276,11 @@ class WriteOptions:
 
     def open(self) -> Table:
         """The table's handle; on the driver only."""
-        return self.connection.open().table(self.table)
+        return self.configured(self.connection.open().table(self.table))
+
+    def configured(self, table: Table) -> Table:
+        """A handle with the options of this write."""
+        return table.with_options(self.laid_over) if self.laid_over else table
 
 
 def _table(options: Mapping[str, str]) -> str:

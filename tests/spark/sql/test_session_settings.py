@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 
@@ -29,6 +29,47 @@ def settings(spark: SparkSession, **given: str) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.set(key, value)
+
+
+@contextmanager
+def table_options(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
+    """Options that the session lays over tables."""
+    for key, value in given.items():
+        spark.conf.set(f"spark.paimon.{key}", value)
+    try:
+        yield
+    finally:
+        for key in given:
+            spark.conf.unset(f"spark.paimon.{key}")
+
+
+def test_statements_that_change_rows_follow_the_sessions_table_options(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, x INT) TBLPROPERTIES ('write-only' = 'true')")
+
+    def formats() -> list[object]:
+        return [found for (found,) in rows(lake.sql("SELECT file_format FROM db.`t$files`"))]
+
+    lake.sql("INSERT INTO db.t VALUES (1, 1)")
+    with table_options(lake.spark, {"file.format": "orc", "scan.snapshot-id": "9"}):
+        lake.sql("INSERT INTO db.t VALUES (2, 2)")
+        lake.sql("INSERT INTO db.t SELECT 3, 3")
+        lake.sql("UPDATE db.t SET x = 4 WHERE id = 1")
+        lake.sql(
+            "MERGE INTO db.t USING (SELECT 5 AS id) s ON t.id = s.id "
+            "WHEN NOT MATCHED THEN INSERT (id, x) VALUES (5, 5)"
+        )
+    assert formats() == ["orc"] * 4
+    with table_options(lake.spark, {"*.db.t.file.format": "avro", "main.db.u.bucket": "7"}):
+        lake.sql("CALL sys.compact(table => 'db.t')")
+    assert formats() == ["avro"]
+    named = {"tag.automatic-creation": "batch", "tag.batch.customized-name": "loaded"}
+    with table_options(lake.spark, named):
+        lake.sql("INSERT OVERWRITE db.t VALUES (6, 6)")
+    assert rows(lake.sql("SHOW TAGS db.t")) == [("loaded",)]
+    for options, message in (({"bucket": "1"}, "'bucket' cannot be laid"), ({"no": "1"}, "RESET")):
+        with table_options(lake.spark, options), pytest.raises(Invalid, match=message):
+            lake.sql("DELETE FROM db.t")
+    assert rows(lake.sql("SELECT * FROM db.t")) == [(6, 6)]
 
 
 def test_numbers_within_values_overflow_in_no_session(lake: SparkLake) -> None:

@@ -155,6 +155,11 @@ class TableHandle:
         self._storage = self._make_storage()
         return self
 
+    @property
+    def laid_over(self) -> Mapping[str, str]:
+        """The options that this handle has and its table does not say."""
+        return self._overlay
+
     def with_options(self, options: Mapping[str, str]) -> Self:
         """Another handle with table options laid over; the table itself keeps its own.
 

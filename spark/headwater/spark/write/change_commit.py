@@ -126,6 +126,7 @@ def insert_rows(
         clustered=True,
         compacts=False,
         change=change,
+        laid_over=table.laid_over,
     )
     return RowCounts.of(_inserted(session, table, rows, options, change))
 
@@ -160,6 +161,7 @@ def insert_numbered(
         compacts=False,
         numbered=numbered,
         change=change,
+        laid_over=table.laid_over,
     )
     return _inserted(session, table, rows, options, change)
 
@@ -202,6 +204,7 @@ def _write(
         unchanged_since=base,
         compacts=False,
         change=change,
+        laid_over=table.laid_over,
     )
     if change.rewrites:
         if changes.adds and not has_fixed_buckets(storage):

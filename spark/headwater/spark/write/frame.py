@@ -112,6 +112,7 @@ def write_frame(
         compacts=False,
         numbered=numbered,
         replace_where=replaced,
+        laid_over=table.laid_over,
     )
     plan = WritePlan(table.storage, options.replacement(table.schema))
     # Who says what must be unchanged plans anew after a conflict.

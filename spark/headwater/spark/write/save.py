@@ -13,6 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import WriterCommitMessage
 
+from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.options import WriteOptions
@@ -71,7 +72,10 @@ def _save(
     Raises:
         WideRow: There is a row for which the copy is not made; nothing is written.
     """
-    open_table = partial(session.catalog.table, options.table)
+
+    def open_table() -> Table:
+        return options.configured(session.catalog.table(options.table))
+
     writer = (BatchWriter if options.change is None else ChangeWriter)(options, open_table)
     writer.plan()
     names = frame.columns

@@ -11,6 +11,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.options import check_options
+from headwater.spark.sql.session_options import with_session_options
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_duration
 
@@ -129,13 +130,14 @@ class Arguments:
         return Identifier.parse(self.context.full_name(parts))
 
     def table(self, name: str = "table") -> Table:
-        """A table, with the call's ``options`` laid over its own where there are any.
+        """A table, with the session's options and the call's ``options`` laid over its own.
 
         Raises:
             Invalid: An option is unknown, or cannot be laid over a table.
             NotFound: There is no such table.
         """
         found = self.context.catalog.table(str(self.identifier(name)))
+        found = with_session_options(self.context, found)
         options = self.options()
         if not options:
             return found

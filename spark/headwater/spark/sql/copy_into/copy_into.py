@@ -35,6 +35,7 @@ from headwater.spark.sql.copy_into.source_rows import FileErrors, SourceRows
 from headwater.spark.sql.names import column_name
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.statements import query_text
+from headwater.spark.sql.session_options import table_to_change
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.write.change_commit import insert_numbered
 from headwater.storage.errors import (
@@ -86,7 +87,7 @@ def _copy(statement: Statement, context: SqlContext) -> pa.Table:
 
 def _into_table(statement: Statement, context: SqlContext) -> pa.Table:
     """``COPY INTO name [(columns)] FROM 'path' FILE_FORMAT = (…) [PATTERN = …] …``."""
-    table = context.catalog.table(context.full_name(statement.name_parts()))
+    table = table_to_change(context, statement.name_parts())
     columns = _columns(statement, table)
     statement.expect("FROM")
     if not statement.peek_string():

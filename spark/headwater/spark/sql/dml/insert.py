@@ -18,8 +18,8 @@ from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.query.relations import paimon_settings
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
+from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
@@ -83,7 +83,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     if statement.peek("DIRECTORY") or statement.peek("LOCAL", "DIRECTORY"):
         raise Unsupported("INSERT OVERWRITE DIRECTORY writes no table of the catalog")
     statement.accept("TABLE")
-    table = context.catalog.table(context.full_name(statement.name_parts()))
+    table = table_to_change(context, statement.name_parts())
     if not overwrites and statement.accept("REPLACE", "WHERE"):
         condition = statement.until(*_QUERIES)
         rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))

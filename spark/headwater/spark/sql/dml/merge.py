@@ -20,7 +20,7 @@ from headwater.spark.sql.dml.parts import (
     target_table,
 )
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.query.relations import paimon_settings
+from headwater.spark.sql.session_options import paimon_settings
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.write.merge import MergeBuilder
 from headwater.storage.errors import Invalid, Unsupported

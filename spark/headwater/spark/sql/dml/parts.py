@@ -19,6 +19,7 @@ from headwater.spark.sql.query.function_calls import with_functions
 from headwater.spark.sql.query.metadata_columns import outer_metadata
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import splice
+from headwater.spark.sql.session_options import table_to_change
 from headwater.spark.sql.statement import Statement
 from headwater.spark.sql.temporary_views import drop_temporary_view
 from headwater.storage.errors import Unsupported
@@ -105,7 +106,7 @@ def target_table(
         The table, its name in expressions, and its name as it is written.
     """
     parts = statement.name_parts()
-    table = context.catalog.table(context.full_name(parts))
+    table = table_to_change(context, parts)
     alias = parts[-1]
     if statement.accept("AS") or not (statement.at_end or any(map(statement.peek, ends))):
         alias = statement.name()

@@ -20,13 +20,12 @@ from headwater.catalog.table.system_table import (
 )
 from headwater.catalog.table.table import Table
 from headwater.spark.errors import first_line
-from headwater.spark.schema_merging import MERGE_OPTIONS
-from headwater.spark.session import session_settings
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.references import Reference
 from headwater.spark.sql.query.table_clauses import Moment
+from headwater.spark.sql.session_options import paimon_settings, session_options
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
@@ -36,7 +35,6 @@ from headwater.storage.schema.table_schema import Schema
 
 __all__ = ["Relations", "with_metadata"]
 
-_SETTINGS = "spark.paimon."
 _INTEGER = re.compile(r"-?\d+[lL]?")
 _MISSING = (ResourceType.TABLE, ResourceType.DATABASE, ResourceType.VIEW)
 
@@ -128,28 +126,9 @@ class Relations:
         return table.with_options(options) if options else table
 
     def _session_options(self, table: Table) -> dict[str, str]:
-        """``spark.paimon.<key>``, and before it ``spark.paimon.<catalog>.<db>.<table>.<key>``."""
         if self._dynamic is None:
             self._dynamic = paimon_settings(self.context)
-        chosen: dict[str, str] = {}
-        narrow: dict[str, str] = {}
-        place = (self.context.catalog.warehouse, table.identifier.database, table.identifier.name)
-        for key, value in self._dynamic.items():
-            if key in MERGE_OPTIONS:
-                continue  # Of writes.
-            if find_option(key) is not None:
-                chosen[key] = value
-                continue
-            parts = key.split(".", 3)
-            if len(parts) < 4 or find_option(parts[3]) is None:
-                raise Invalid(
-                    f"'{_SETTINGS}{key}' is set in this session, and is no option of a table: "
-                    f"RESET {_SETTINGS}{key}"
-                )
-            matched = all(want in ("*", have) for want, have in zip(parts, place, strict=False))
-            if matched:
-                narrow[parts[3]] = value
-        return {**chosen, **narrow}
+        return session_options(self.context, table, self._dynamic)
 
     def _rows(self, table: Table, reference: Reference) -> Rows:
         options = table.schema.options
@@ -217,11 +196,6 @@ class Relations:
         if start.mode is StartMode.INCREMENTAL and (moment is not None or not of_changes):
             raise Unsupported(f"{identifier} is of one snapshot: it does not tell what changed")
         return table.inspect
-
-
-def paimon_settings(context: SqlContext) -> dict[str, str]:
-    """The session's settings for tables, without their prefix."""
-    return session_settings(context.session.spark, _SETTINGS)
 
 
 def with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Relation:

@@ -1,0 +1,81 @@
+"""The settings ``spark.paimon.…`` of a session: options that are laid over its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headwater.catalog.table.table import Table
+from headwater.spark.schema_merging import MERGE_OPTIONS
+from headwater.spark.session import session_settings
+from headwater.spark.sql.context import SqlContext
+from headwater.storage.capabilities import find_option
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, START_OPTIONS
+
+__all__ = ["paimon_settings", "session_options", "table_to_change", "with_session_options"]
+
+_SETTINGS = "spark.paimon."
+_OF_READS = START_OPTIONS.union(INCREMENTAL_OPTIONS)
+
+
+def paimon_settings(context: SqlContext) -> dict[str, str]:
+    """The session's settings for tables, without their prefix."""
+    return session_settings(context.session.spark, _SETTINGS)
+
+
+def session_options(
+    context: SqlContext, table: Table, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """The options that the session lays over a table.
+
+    They are ``spark.paimon.<key>``, and before it ``spark.paimon.<catalog>.<db>.<table>.<key>``.
+
+    Args:
+        context: The user's.
+        table: The table.
+        settings: As `paimon_settings` gives them.
+
+    Raises:
+        Invalid: One is no option of a table.
+    """
+    chosen: dict[str, str] = {}
+    narrow: dict[str, str] = {}
+    place = (context.catalog.warehouse, table.identifier.database, table.identifier.name)
+    for key, value in settings.items():
+        if key in MERGE_OPTIONS:
+            continue  # Of writes, which ask for them.
+        if find_option(key) is not None:
+            chosen[key] = value
+            continue
+        parts = key.split(".", 3)
+        if len(parts) < 4 or find_option(parts[3]) is None:
+            raise Invalid(
+                f"'{_SETTINGS}{key}' is set in this session, and is no option of a table: "
+                f"RESET {_SETTINGS}{key}"
+            )
+        if all(want in ("*", have) for want, have in zip(parts, place, strict=False)):
+            narrow[parts[3]] = value
+    return {**chosen, **narrow}
+
+
+def with_session_options(context: SqlContext, table: Table) -> Table:
+    """A table that is to be changed or maintained, with the session's options laid over its own.
+
+    Those that say which part of its history is read do not count: what is changed is the latest.
+
+    Raises:
+        Invalid: An option of the session's is none, or cannot be laid over a table.
+    """
+    options = session_options(context, table, paimon_settings(context))
+    of_writes = {key: value for key, value in options.items() if key not in _OF_READS}
+    return table.with_options(of_writes) if of_writes else table
+
+
+def table_to_change(context: SqlContext, parts: Sequence[str]) -> Table:
+    """The table whose rows a statement changes, as `with_session_options`; raises NotFound, too.
+
+    Args:
+        context: The user's.
+        parts: The parts of its name.
+    """
+    return with_session_options(context, context.catalog.table(context.full_name(parts)))
