@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pyarrow as pa
@@ -57,7 +58,8 @@ def context(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlContext]:
     )
     with Lake(catalog, runtime) as lake:
         lake.create_database("db")
-        without_spark = cast("SparkSession", None)
+        # All that a statement may ask of it there are its settings.
+        without_spark = cast("SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={})))
         connection = Connection(str(tmp_path))
         session = CatalogSession(without_spark, connection, lake, LocalExecutor(2))
         yield SqlContext(session, "db")
