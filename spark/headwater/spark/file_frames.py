@@ -22,6 +22,7 @@ __all__ = ["FileFrames", "parquet_frame"]
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, st.DataType], ...]]
 
+_OPTION = ("mergeSchema", "false")
 _MOST_LISTINGS = 128
 _MOST_FILES = 8192
 
@@ -70,27 +71,30 @@ class _Listing:
     """Files that Spark has looked at, as its ``HadoopFsRelation``, and what that is made of."""
 
     relation: Any
-    parts: tuple[Any, ...]
+    before_options: tuple[Any, ...]
+    options: Any
+    session: Any
 
     @staticmethod
     def of(frame: DataFrame) -> _Listing:
         relation: Any = frame._jdf.queryExecution().analyzed().relation()
-        parts = (
+        before_options = (
             relation.location(),
             relation.partitionSchema(),
             relation.dataSchema(),
             relation.bucketSpec(),
             relation.fileFormat(),
-            relation.options(),
-            relation.sparkSession(),
         )
-        return _Listing(relation, parts)
+        return _Listing(relation, before_options, relation.options(), relation.sparkSession())
 
     def frame(self, spark: SparkSession) -> DataFrame:
         jvm: Any = spark._jvm
         sql = jvm.org.apache.spark.sql
         relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
-        leaf = relations.apply(self.relation.copy(*self.parts), False)
+        # An object of its own, by which the scan is told from those of other frames.
+        options = self.options.updated(*_OPTION)
+        relation = self.relation.copy(*self.before_options, options, self.session)
+        leaf = relations.apply(relation, False)
         return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, leaf), spark)
 
 
@@ -107,7 +111,7 @@ def parquet_frame(
     """
     reader = (
         reader.schema(schema)
-        .option("mergeSchema", "false")
+        .option(*_OPTION)
         .option("datetimeRebaseMode", "CORRECTED")
         .option("ignoreCorruptFiles", "false")
         .option("ignoreMissingFiles", "false")

@@ -57,7 +57,7 @@ class Runs:
             None if the frame was not run, or has no plan to be asked.
         """
         try:
-            # Each relation is one object in all plans that are made of its frame.
+            # Rules of the optimiser copy relations, but not the map of a relation's options.
             relations = {self._identity(leaf) for leaf in _leaves(self.part)}
             executed = _execution(self.query if frame is None else frame).executedPlan()
             scans = list(scans_of(executed))
@@ -80,9 +80,10 @@ class Runs:
         return sum(found, Measured()) if has_run else None
 
     def _identity(self, reader: Any) -> int:
-        """The relation of files that a leaf of a plan or its scan reads."""
+        """The options of the relation of files that a leaf of a plan or its scan reads."""
         part: Any = self.part
-        return int(part._sc._jvm.java.lang.System.identityHashCode(reader.relation()))
+        options = reader.relation().options()
+        return int(part._sc._jvm.java.lang.System.identityHashCode(options))
 
 
 def _execution(frame: DataFrame) -> Any:
