@@ -31,6 +31,9 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 
 Run = Callable[[str], list[tuple[object, ...]]]
 
+WITHOUT_SPARK = cast("SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={})))
+"""In the place of a session where nothing but its settings, of which there are none, is asked."""
+
 
 def _moments() -> Callable[[], int]:
     """A clock that never shows a time twice."""
@@ -58,10 +61,8 @@ def context(tmp_path: Path, new_sqlite: NewSqlite) -> Iterator[SqlContext]:
     )
     with Lake(catalog, runtime) as lake:
         lake.create_database("db")
-        # All that a statement may ask of it there are its settings.
-        without_spark = cast("SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={})))
         connection = Connection(str(tmp_path))
-        session = CatalogSession(without_spark, connection, lake, LocalExecutor(2))
+        session = CatalogSession(WITHOUT_SPARK, connection, lake, LocalExecutor(2))
         yield SqlContext(session, "db")
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 from tests.conftest import NewSqlite
+from tests.spark.sql.conftest import WITHOUT_SPARK
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import Lake
@@ -46,9 +45,7 @@ def test_procedures_go_by_the_earlier_clock(
         address = serve(behind)
         ahead = replace(SYSTEM_RUNTIME, now_millis=lambda: SYSTEM_RUNTIME.now_millis() + MONTH)
         with connect_client(address, runtime=ahead) as driver:
-            session = CatalogSession(
-                cast("SparkSession", None), Connection(address), driver, LocalExecutor(2)
-            )
+            session = CatalogSession(WITHOUT_SPARK, Connection(address), driver, LocalExecutor(2))
             context = SqlContext(session, "db")
 
             def call(text: str) -> list[list[object]]:
