@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -70,6 +70,15 @@ def test_statements_that_change_rows_follow_the_sessions_table_options(lake: Spa
         with table_options(lake.spark, options), pytest.raises(Invalid, match=message):
             lake.sql("DELETE FROM db.t")
     assert rows(lake.sql("SELECT * FROM db.t")) == [(6, 6)]
+    for text, options in {
+        "CREATE TABLE db.u (a TIMESTAMP)": {"legacy-timestamp-mapping.enabled": "true"},
+        "SELECT * FROM db.t": {"*.db.t.read.allow.fullScan": "false"},
+        "INSERT INTO db.t VALUES (7, 7)": {"write.hive-style-dynamic-partition.enabled": "TRUE"},
+    }.items():
+        with table_options(lake.spark, options), pytest.raises(Unsupported, match="not followed"):
+            lake.sql(text)
+    with table_options(lake.spark, {"read.allow.fullScan": "true"}):
+        assert rows(lake.sql("SELECT * FROM db.t")) == [(6, 6)]
 
 
 def test_numbers_within_values_overflow_in_no_session(lake: SparkLake) -> None:

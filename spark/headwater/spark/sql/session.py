@@ -34,6 +34,7 @@ from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.named_values import with_named_values
 from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
+from headwater.spark.sql.session_options import paimon_settings, refuse_not_followed
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
 from headwater.spark.sql.statement import Statement, split_statements
@@ -102,6 +103,7 @@ def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answ
     if any(map(statements[0].peek, _DEFINING)):
         statements[0].type_names = session_type_names(spark)
         statements[0].fold = context.fold
+        refuse_not_followed(paimon_settings(context))
     if "\\" in text:
         statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
     return run_statement(statements[0], context)

@@ -9,13 +9,34 @@ from headwater.spark.schema_merging import MERGE_OPTIONS
 from headwater.spark.session import session_settings
 from headwater.spark.sql.context import SqlContext
 from headwater.storage.capabilities import find_option
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, START_OPTIONS
 
-__all__ = ["paimon_settings", "session_options", "table_to_change", "with_session_options"]
+__all__ = [
+    "paimon_settings",
+    "refuse_not_followed",
+    "session_options",
+    "table_to_change",
+    "with_session_options",
+]
 
 _SETTINGS = "spark.paimon."
 _OF_READS = START_OPTIONS.union(INCREMENTAL_OPTIONS)
+
+
+# Options of Paimon's Spark that would change what a statement means: the value that each has
+# without being set, and what to do instead.
+_NOT_FOLLOWED: Mapping[str, tuple[str, str]] = {
+    "legacy-timestamp-mapping.enabled": (
+        "false", "TIMESTAMP is an instant; declare a local time as TIMESTAMP_NTZ",
+    ),
+    "read.allow.fullScan": (
+        "true", "name the partitions in the query; SparkLake.last_query tells what it reads",
+    ),
+    "write.hive-style-dynamic-partition.enabled": (
+        "false", "the columns of an INSERT's query stand in the order of the table's",
+    ),
+}  # fmt: skip
 
 
 def paimon_settings(context: SqlContext) -> dict[str, str]:
@@ -37,6 +58,7 @@ def session_options(
 
     Raises:
         Invalid: One is no option of a table.
+        Unsupported: One asks for what statements here do not do.
     """
     chosen: dict[str, str] = {}
     narrow: dict[str, str] = {}
@@ -55,7 +77,20 @@ def session_options(
             )
         if all(want in ("*", have) for want, have in zip(parts, place, strict=False)):
             narrow[parts[3]] = value
-    return {**chosen, **narrow}
+    options = {**chosen, **narrow}
+    refuse_not_followed(options)
+    return options
+
+
+def refuse_not_followed(options: Mapping[str, str]) -> None:
+    """Refuse options of the session that ask for another meaning of statements; Unsupported."""
+    for key, (usual, instead) in _NOT_FOLLOWED.items():
+        value = options.get(key, usual)
+        if value.strip().lower() != usual:
+            raise Unsupported(
+                f"'{_SETTINGS}{key}' is {value} in this session, which is not followed here: "
+                f"{instead}"
+            )
 
 
 def with_session_options(context: SqlContext, table: Table) -> Table:
