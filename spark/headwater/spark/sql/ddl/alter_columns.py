@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type
 from headwater.spark.sql.ddl.columns import read_column, read_default, refuse_alike
 from headwater.spark.sql.names import column_name, column_path, fields_inside
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unsupported
+from headwater.storage.errors import AlreadyExists, ResourceType, Unsupported
 from headwater.storage.schema.change import (
     AddColumn,
     Move,
@@ -24,12 +23,7 @@ from headwater.storage.schema.change import (
 )
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import (
-    ArrayType,
     DataField,
-    DataType,
-    MapType,
-    MultisetType,
-    RowType,
 )
 
 __all__ = [
@@ -180,8 +174,13 @@ def _read_alteration(
         return UpdateColumnNullability(path, nullable=False)
     if statement.accept("DROP", "NOT", "NULL"):
         return UpdateColumnNullability(path, nullable=True)
+    if len(path) > 1 and statement.peek("SET", "DEFAULT"):
+        raise Unsupported(
+            f"'{'.'.join(path)}' takes no default, as no row would get it: only whole "
+            "columns have one"
+        )
     if statement.accept("SET", "DEFAULT"):
-        default = read_default(statement, _type_at(schema.fields, path))
+        default = read_default(statement, schema.column(path[0]).type)
         return UpdateColumnDefaultValue(path, default)
     if statement.accept("DROP", "DEFAULT"):
         return UpdateColumnDefaultValue(path, None)
@@ -199,26 +198,3 @@ def _read_place(
             f"'{'.'.join(path)}' is not moved: only whole columns change their places"
         )
     return UpdateColumnPosition(move)
-
-
-def _type_at(fields: Sequence[DataField], path: Sequence[str]) -> DataType:
-    """The type of a column, or of what is in one; raises NotFound."""
-    found = next(field.type for field in fields if field.name == path[0])
-    for name in path[1:]:
-        match found:
-            case RowType(fields=inner):
-                matching = [field.type for field in inner if field.name == name]
-            case ArrayType(element=element) | MultisetType(element=element):
-                matching = [element] if name == "element" else []
-            case MapType(key=key, value=value):
-                matching = [{"key": key, "value": value}[name]] if name in ("key", "value") else []
-            case _:
-                matching = []
-        if not matching:
-            raise NotFound(
-                f"column '{'.'.join(path)}' does not exist",
-                resource_type=ResourceType.COLUMN,
-                resource_name=".".join(path),
-            )
-        found = matching[0]
-    return replace(found, nullable=True)
