@@ -66,6 +66,19 @@ def test_a_table_is_created_as_it_is_written(run: Run, context: SqlContext) -> N
     assert context.catalog.table("db.orders").schema == schema
 
 
+def test_columns_are_of_the_types_that_options_name(run: Run, context: SqlContext) -> None:
+    run(
+        "CREATE TABLE t (id INT, picture BINARY NOT NULL COMMENT 'p', e ARRAY<FLOAT>, v BLOB) "
+        "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', "
+        "'blob-field' = 'picture, v', 'vector-field' = 'e', 'field.e.vector-dim' = '3')"
+    )
+    schema = context.catalog.table("db.t").schema
+    found = [str(field.type) for field in schema.fields]
+    assert found == ["INT", "BLOB NOT NULL", "VECTOR<FLOAT, 3>", "BLOB"]
+    assert schema.column("picture").description == "p"
+    assert schema.options["field.e.vector-dim"] == "3"
+
+
 def test_a_table_is_described(run: Run, context: SqlContext) -> None:
     run(ORDERS)
     columns = [

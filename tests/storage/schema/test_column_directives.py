@@ -16,6 +16,7 @@ from headwater.storage.schema.change import (
     SchemaChange,
     UpdateColumnComment,
 )
+from headwater.storage.schema.column_directives import with_types_of_options
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -125,6 +126,24 @@ def test_a_directive_that_cannot_be_obeyed_is_refused(
 ) -> None:
     with pytest.raises(Invalid, match=f"column 'c'.*{message}|{message}"):
         _created(written, comment)
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "message"),
+    [
+        ("FLOAT", {"vector-field": "c", "field.c.vector-dim": "3"}, "'vector-field' names must be"),
+        (FLOATS, {"vector-field": "c"}, "set 'field.c.vector-dim'"),
+        (FLOATS, {"vector-field": "c", "field.c.vector-dim": " "}, "set 'field.c.vector-dim'"),
+        (FLOATS, {"vector-field": "c", "field.c.vector-dim": "abc"}, "an integer, not 'abc'"),
+        ("STRING", {"blob-field": "b,c"}, "'blob-field' names must be of type BYTES"),
+        (_array("BYTES"), {"blob-view-field": "c"}, "only 'blob-field' takes arrays"),
+    ],
+)
+def test_an_option_that_names_no_column_of_its_type_is_refused(
+    written: Json, options: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(Invalid, match=message):
+        with_types_of_options([DataField(0, "c", parse_type(written))], options)
 
 
 def test_the_new_type_has_its_rules() -> None:

@@ -99,7 +99,7 @@ _KEPT: Mapping[str, str] = {
         blob-descriptor-field blob-descriptor.<setting>
         blob-field blob-view-field blob-view.resolve.enabled blob-write-null-on-fetch-failure
         blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
-        blob.stored-descriptor-fields lookup.blob-as-descriptor
+        blob.stored-descriptor-fields field.<column>.vector-dim lookup.blob-as-descriptor
         parquet.variant.shreddingSchema variant.inferShreddingSchema
         variant.shredding.adaptive.maxInferBufferRow
         variant.shredding.adaptive.retentionRatio variant.shredding.inferenceMode

@@ -2,13 +2,14 @@
 
 Engines whose SQL has no such types declare the column as bytes or as an array, with a comment that
 begins with a directive: ``__BLOB_FIELD; a picture``, ``__VECTOR_FIELD;128; an embedding``. The
-column gets the type, an option names it, and its comment is what follows the directive.
+column gets the type, an option names it, and its comment is what follows the directive. Paimon's
+Spark takes the options alone, too, without a comment (``SparkCatalog.toInitialSchema``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.storage.errors import Invalid
@@ -22,6 +23,7 @@ __all__ = [
     "apply_directive",
     "apply_directives",
     "refuse_directive",
+    "with_types_of_options",
     "without_dropped_column",
 ]
 
@@ -50,21 +52,30 @@ _INTEGER = re.compile(r"[+-]?\d{1,10}")
 
 @dataclass(frozen=True)
 class _Directive:
-    """The type that a comment asks for.
+    """The type that a comment, or an option, asks for.
 
     Attributes:
         name: The directive.
         dimension: The number of elements of a VECTOR; 0 for a BLOB.
         comment: The column's comment, without the directive.
+        by_option: True if an option asks for it, and no comment.
     """
 
     name: str
     dimension: int
     comment: str | None
+    by_option: bool = False
 
     @property
     def option(self) -> str:
         return _OPTIONS[self.name]
+
+    @property
+    def origin(self) -> str:
+        """The comment or option that asks for the type, as it follows the column in messages."""
+        return (
+            f"that '{self.option}' names" if self.by_option else f"with the directive '{self.name}'"
+        )
 
 
 def apply_directives(schema: Schema) -> Schema:
@@ -88,14 +99,46 @@ def apply_directive(column: DataField, options: dict[str, str]) -> DataField:
     directive = _parsed(column.name, column.description)
     if directive is None:
         return column
-    if column.default_value is not None:
-        raise Invalid(
-            f"column '{column.name}': with the directive '{directive.name}' in its comment "
-            "it takes no default"
-        )
-    converted = _converted(column.name, column.type, directive)
+    converted = _converted(column, directive)
     _append(options, directive.option, column.name)
     return replace(column, type=converted, description=directive.comment)
+
+
+def with_types_of_options(
+    fields: Sequence[DataField], options: Mapping[str, str]
+) -> tuple[DataField, ...]:
+    """A new table's columns, of the types BLOB and VECTOR where its options name them.
+
+    A vector has as many elements as ``field.<column>.vector-dim`` says.
+
+    Raises:
+        Invalid: A column has a default or a type that cannot become the one asked for, or nothing
+            says the length of a vector.
+    """
+    named: dict[str, _Directive] = {}
+    for directive, option in _OPTIONS.items():
+        for name in listed_names(options.get(option, "")):
+            named[name] = _Directive(directive, 0, None, by_option=True)
+    found: list[DataField] = []
+    for column in fields:
+        asked = named.get(column.name)
+        if asked is None or isinstance(column.type, VectorType):
+            found.append(column)
+            continue
+        if asked.option == _VECTOR_FIELD:
+            asked = replace(asked, dimension=_given_dimension(column.name, options))
+        found.append(replace(column, type=_converted(column, asked)))
+    return tuple(found)
+
+
+def _given_dimension(column: str, options: Mapping[str, str]) -> int:
+    key = f"field.{column}.vector-dim"
+    length = options.get(key, "").strip(_BLANKS)
+    if not length:
+        raise Invalid(f"'{_VECTOR_FIELD}' names '{column}': set '{key}' to the vector's length")
+    if _INTEGER.fullmatch(length) is None:
+        raise Invalid(f"'{key}' is the vector's length, an integer, not '{length}'")
+    return int(length)
 
 
 def refuse_directive(column: str, comment: str | None, reason: str) -> None:
@@ -152,20 +195,24 @@ def _parsed(column: str, comment: str | None) -> _Directive | None:
     return _Directive(name, dimension, rest.strip(_BLANKS) or None)
 
 
-def _converted(column: str, data_type: DataType, directive: _Directive) -> DataType:
+def _converted(column: DataField, directive: _Directive) -> DataType:
+    name, data_type = column.name, column.type
+    if column.default_value is not None:
+        raise Invalid(f"column '{name}' {directive.origin} takes no default")
     if directive.option == _VECTOR_FIELD:
         element = data_type.element if isinstance(data_type, ArrayType) else None
         if not isinstance(element, AtomicType):
             raise Invalid(
-                f"column '{column}' with the directive '{directive.name}' must be an ARRAY of "
-                f"booleans or numbers, not {data_type}"
+                f"column '{name}' {directive.origin} must be an ARRAY of booleans or numbers, not "
+                f"{data_type}"
             )
         return vector_type(element, directive.dimension, data_type.nullable)
     is_nested = isinstance(data_type, ArrayType | MapType)
     if is_nested and directive.option != _BLOB_FIELD:
+        nesting = _BLOB_FIELD if directive.by_option else "__BLOB_FIELD"
         raise Invalid(
-            f"column '{column}' with the directive '{directive.name}' must be of type BYTES, "
-            f"BINARY or BLOB, not {data_type}: only '__BLOB_FIELD' takes arrays and maps"
+            f"column '{name}' {directive.origin} must be of type BYTES, BINARY or BLOB, not "
+            f"{data_type}: only '{nesting}' takes arrays and maps"
         )
     match data_type:
         case ArrayType(element=AtomicType(root=root) as inner) if root in _BLOB_SOURCES:
@@ -175,8 +222,8 @@ def _converted(column: str, data_type: DataType, directive: _Directive) -> DataT
         case AtomicType(root=root) if root in _BLOB_SOURCES:
             return AtomicType(Root.BLOB, data_type.nullable)
     raise Invalid(
-        f"column '{column}' with the directive '{directive.name}' must be of type BYTES, BINARY or "
-        f"BLOB, or an array or a map of such values, not {data_type}"
+        f"column '{name}' {directive.origin} must be of type BYTES, BINARY or BLOB, or an array or "
+        f"a map of such values, not {data_type}"
     )
 
 

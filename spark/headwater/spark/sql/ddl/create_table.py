@@ -18,6 +18,7 @@ from headwater.spark.sql.names import column_name, object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.schema.column_directives import with_types_of_options
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.types.data_type import DataField
@@ -183,6 +184,8 @@ def _schema(fields: list[DataField], clauses: TableClauses, fold: Callable[[str]
     keys = clauses.partition_keys
     if columns:
         keys = [column_name(columns, key) for key in keys]
+    if table_type(clauses.options).has_snapshots:
+        columns = with_types_of_options(columns, clauses.options)
     return Schema(columns, tuple(keys), (), clauses.options, clauses.comment)
 
 
