@@ -52,6 +52,8 @@ def first(lake: SparkLake, text: str) -> object:
          "JOIN items ON w.id = db.items.__paimon_row_index WHERE w.id = 3", 2),
         ("SELECT (SELECT max(price) FROM items i WHERE i.order_id = o.id) FROM orders o "
          "WHERE o.id = 9", 28.5),
+        ("SELECT right(input_file_name(), 8) FROM items LIMIT 1", ".parquet"),
+        ("SELECT max('input_file_name()') FROM orders", "input_file_name()"),
         ("SELECT count(*) FROM items LATERAL VIEW explode(array(1, 2)) AS n", 40),
         ("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT)", 30),
         ("SELECT count(*) FROM orders JOIN range(2)", 60),
@@ -131,6 +133,7 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ("SELECT * EXCEPT (id), __paimon_bucket FROM orders", Invalid, "name the columns"),
         ("SELECT *, o.__paimon_bucket, i.__paimon_bucket FROM orders o, items i", Invalid, "'\\*'"),
         ("SELECT __paimon_file_path FROM orders", Unsupported, "stand in one file each"),
+        ("SELECT id FROM orders WHERE INPUT_FILE_NAME () = ''", Unsupported, "__paimon_file_path"),
         (
             "SELECT __paimon_bucket FROM paimon_incremental_query('orders', 1, 2)",
             AnalysisException,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -19,9 +21,12 @@ from headwater.spark.sql.query.clock import CLOCK, without_clock
 from headwater.spark.sql.query.named_frames import named_frames
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
+from headwater.spark.sql.statement import read_words
+from headwater.storage.errors import Unsupported
 
 __all__ = ["query_frame", "read_relations"]
 
+_FILE_FUNCTION = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(", re.IGNORECASE)
 # No table of the user's has such a name, which Spark knows while it reads the text.
 _CLOCK_NAME = "moment of the query"
 
@@ -38,7 +43,8 @@ def query_frame(text: str, context: SqlContext, view: str | None = None) -> Data
         view: The view that the query is to define.
 
     Raises:
-        Invalid, NotFound, Unsupported: As `splice`.
+        Invalid, NotFound: As `splice`.
+        Unsupported: As `splice`; or it asks for the files of rows, which Spark would not know.
         AnalysisException, ParseException: Spark's own, for what it refuses.
     """
     spliced = splice(text, context, view)
@@ -46,7 +52,30 @@ def query_frame(text: str, context: SqlContext, view: str | None = None) -> Data
     needs: Sequence[Need | None] = [None] * len(relations)
     if relations and not is_connect(context.session.spark):
         needs = _needs(spliced, context) or needs
-    return read_relations(relations, needs, lambda frames: _run(spliced, frames, context), context)
+    frame = read_relations(relations, needs, lambda frames: _run(spliced, frames, context), context)
+    _refuse_file_functions(spliced.text, context.last_query)
+    return frame
+
+
+def _refuse_file_functions(text: str, reads: Sequence[TableRead]) -> None:
+    """Refuse ``input_file_name()`` and its like of rows for which Spark gives an empty text."""
+    if _FILE_FUNCTION.search(text) is None:
+        return
+    words = read_words(text)
+    called = next(
+        (
+            word.text
+            for word, after in pairwise(words)
+            if word.is_name and after.text == "(" and _FILE_FUNCTION.match(f"{word.text}(")
+        ),
+        None,
+    )
+    without = next((each.table for each in reads if each.native_files < each.files), None)
+    if called is not None and without is not None:
+        raise Unsupported(
+            f"table {without}: {called}() does not know the files of rows that Spark's own scan "
+            "does not read; name the column __paimon_file_path instead"
+        )
 
 
 def read_relations(
