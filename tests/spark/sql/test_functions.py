@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.spark.conftest import rows
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.spark import SparkLake
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
 
@@ -61,6 +62,21 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
     with pytest.raises(NotFound):
         lake.sql("DROP FUNCTION area")
     lake.sql("DROP FUNCTION IF EXISTS area")
+
+
+def test_a_function_keeps_the_meaning_that_its_makers_session_gave_it(lake: SparkLake) -> None:
+    lake.sql("CREATE FUNCTION db.part(x INT) RETURNS DOUBLE RETURN 1 / x")
+    made = lake.catalog.catalog.functions.get(Identifier("db", "part")).spec
+    assert made.options["sqlConfig.spark.sql.ansi.enabled"] == "true"
+    lake.spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        with pytest.raises(Unsupported, match=r"SET spark\.sql\.ansi\.enabled = true to call it"):
+            lake.sql("SELECT db.part(0)")
+        lake.sql("CREATE FUNCTION db.lax(x INT) RETURNS DOUBLE RETURN 1 / x")
+        assert rows(lake.sql("SELECT db.lax(0)")) == [(None,)]
+    finally:
+        lake.spark.conf.unset("spark.sql.ansi.enabled")
+    assert rows(lake.sql("SELECT db.part(2)")) == [(0.5,)]
 
 
 def test_max_pt_is_the_greatest_partition_with_files(lake: SparkLake) -> None:

@@ -24,11 +24,19 @@ from headwater.catalog.model.functions import (
 )
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
+from headwater.spark.session import is_set
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.column_types import read_type
 from headwater.spark.sql.names import object_identifier
-from headwater.spark.sql.query.function_calls import DIALECT, QUERY_OPTION, begins_query, register
+from headwater.spark.sql.query.function_calls import (
+    ANSI,
+    ANSI_OPTION,
+    DIALECT,
+    QUERY_OPTION,
+    begins_query,
+    register,
+)
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
@@ -123,7 +131,11 @@ def _of_sql(statement: Statement, context: SqlContext, name: Identifier) -> Func
         definitions={DIALECT: SqlDefinition(body)},
         is_deterministic=deterministic,
         comment=comment,
-        options={QUERY_OPTION: "false", _DETERMINISTIC_OPTION: str(deterministic).lower()},
+        options={
+            QUERY_OPTION: "false",
+            _DETERMINISTIC_OPTION: str(deterministic).lower(),
+            ANSI_OPTION: str(is_set(context.session.spark, ANSI)).lower(),
+        },
     )
     return _checked(spec, context, name)
 

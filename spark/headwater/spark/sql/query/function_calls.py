@@ -17,6 +17,7 @@ from headwater.catalog.model.functions import (
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.spark.names import quoted
+from headwater.spark.session import is_set
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.paimon_functions import is_paimon_function, max_partition
 from headwater.spark.sql.statement import Word, WordKind, read_words
@@ -24,6 +25,8 @@ from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = [
+    "ANSI",
+    "ANSI_OPTION",
     "DIALECT",
     "QUERY_OPTION",
     "begins_query",
@@ -36,6 +39,12 @@ DIALECT = "spark"
 """The engine for which a definition is."""
 QUERY_OPTION = "spark.sql-function.is-query"
 """The option that says of a definition if it is a query."""
+ANSI = "spark.sql.ansi.enabled"
+ANSI_OPTION = f"sqlConfig.{ANSI}"
+"""The option that keeps the session's setting `ANSI` of when a function was made.
+
+Paimon's Spark keeps all settings that a session changed (``CreatePaimonSQLFunctionCommand.scala``).
+"""
 
 # What stands before brackets often, and is no function's name.
 _BEFORE_BRACKETS = frozenset(
@@ -165,11 +174,18 @@ def register(
 
     Raises:
         Invalid: It calls itself.
-        Unsupported: Its definition is none that queries here can call.
+        Unsupported: Its definition is none that queries here can call, or it was made in a session
+            in which expressions have other values than in this one.
     """
     if str(name) in around:
         raise Invalid(f"function {name} calls itself: {' -> '.join([*around, str(name)])}")
     body = _body(name, spec)
+    ansi = spec.options.get(ANSI_OPTION, "").strip().lower()
+    if ansi in ("true", "false") and (ansi == "true") != is_set(context.session.spark, ANSI):
+        raise Unsupported(
+            f"function {name} was made with {ANSI} = {ansi}, and may have other values here: "
+            f"SET {ANSI} = {ansi} to call it"
+        )
     body = with_functions(body, context, [*around, str(name)], name.database)
     parameters = ", ".join(
         f"{quoted(each.name)} {sql_type_text(spark_type(each.data_type))}"
