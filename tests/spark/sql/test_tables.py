@@ -165,6 +165,12 @@ def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> Non
     ]
     ((_, _, _, text),) = run("SHOW TABLE EXTENDED LIKE 't' PARTITION (dt='1970-01-01', hh=5)")
     assert "Partition Statistics: 1 rows" in str(text)
+    assert "recordCount=1}" in str(text)
+    described = run("DESC FORMATTED t PARTITION (dt = DATE '1970-01-01', HH = 5)")
+    assert ("Partition Statistics", "1 rows, ") in [(a, str(b)[:8]) for a, b, *_ in described]
+    assert run("DESCRIBE t PARTITION (dt='1970-01-01', hh=5)") == run("DESCRIBE t")
+    with pytest.raises(NotFound, match="name all of its columns, dt, hh"):
+        run("DESCRIBE t PARTITION (dt = '1970-01-01')")
     run("TRUNCATE TABLE t PARTITION (dt='1970-01-02', hh=NULL)")
     assert table.scan().to_arrow().column("id").to_pylist() == [1, 2]
     run("TRUNCATE TABLE t")
@@ -174,6 +180,8 @@ def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> Non
         run("SHOW PARTITIONS plain")
     with pytest.raises(Invalid, match=r"db\.plain has no partitions: leave PARTITION out"):
         run("SHOW TABLE EXTENDED LIKE 'plain' PARTITION (dt = 'a')")
+    with pytest.raises(Invalid, match=r"db\.plain\$files has no partitions"):
+        run("DESCRIBE plain$files PARTITION (dt = 'a')")
 
 
 def test_a_dropped_table_can_be_restored(run: Run, context: SqlContext) -> None:

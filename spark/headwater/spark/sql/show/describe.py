@@ -12,6 +12,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.column_types import short_type_text
+from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.databases import COMMENT_OPTION
 from headwater.spark.sql.ddl.views import DIALECT
 from headwater.spark.sql.names import (
@@ -21,10 +22,10 @@ from headwater.spark.sql.names import (
     object_identifier,
 )
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.show.found import fields_of, table_or_view
+from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
 from headwater.spark.sql.show.texts import create_table_text, create_view_text, table_details
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import DataField, RowType
 
 __all__ = ["HANDLERS"]
@@ -36,7 +37,7 @@ _Row = tuple[str, str | None, str | None]
 
 
 def _describe(statement: Statement, context: SqlContext) -> pa.Table:
-    """``DESCRIBE [TABLE] [EXTENDED] t [column]``, ``DESCRIBE DATABASE [EXTENDED] d``."""
+    """``DESCRIBE [TABLE] [EXTENDED] t [PARTITION (a = 1)] [column]``, ``DESCRIBE DATABASE d``."""
     if not statement.accept("DESC"):
         statement.expect("DESCRIBE")
     if accept_database_word(statement):
@@ -48,16 +49,25 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
     statement.accept("TABLE")
     extended = statement.accept("EXTENDED") or statement.accept("FORMATTED")
     identifier = object_identifier(statement, context)
+    partition = read_partition(statement) if statement.peek("PARTITION", "(") else None
     column = statement.name_parts() if not statement.at_end else None
     statement.end()
     found = table_or_view(context, identifier)
+    details: list[tuple[str, str]] = []
+    if partition is not None:
+        if not isinstance(found, Table):
+            raise Invalid(f"{identifier} has no partitions: leave PARTITION out")
+        details = partition_details(context, found, partition)
     fields = fields_of(found)
     if column is not None:
         return answer(_INFO, _column_info(fields, column))
     rows: list[_Row] = [_column_row(field) for field in fields]
     if isinstance(found, Table):
-        rows += _table_rows(found, extended=extended)
-    elif isinstance(found, ViewInfo) and extended:
+        rows += _table_rows(found, extended=extended and partition is None)
+    if details and extended:
+        rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
+        rows += [(label, value, "") for label, value in details]
+    if isinstance(found, ViewInfo) and extended:
         rows += _view_rows(found)
     return answer(_COLUMNS, rows)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.spark.sql.ddl.partitions import partition_texts
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.types.data_type import DataField, from_arrow
 
-__all__ = ["Found", "fields_of", "table_or_view"]
+__all__ = ["Found", "fields_of", "partition_details", "table_or_view"]
 
 Found: TypeAlias = Table | ViewInfo | tuple[DataField, ...]
 """A table, a view, or the columns of a system table."""
@@ -50,3 +52,44 @@ def fields_of(found: Found) -> tuple[DataField, ...]:
             for column in found.schema.columns
         )
     return found
+
+
+def partition_details(
+    context: SqlContext, table: Table, partition: Mapping[str, str | None]
+) -> list[tuple[str, str]]:
+    """The name and the value of each thing that is told of one partition.
+
+    Raises:
+        Invalid: The table has no partitions.
+        NotFound: There is no such partition.
+    """
+    if not table.schema.partition_keys:
+        raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
+    wanted = partition_texts(context, table, partition)
+    found = next((each for each in table.partitions() if wanted == dict(each.spec)), None)
+    if found is None:
+        raise NotFound(
+            f"table {table.name} has no partition {dict(partition)}; name all of its columns, "
+            f"{', '.join(table.schema.partition_keys)}",
+            resource_type=ResourceType.PARTITION,
+            resource_name=str(dict(partition)),
+        )
+    parameters = {
+        "fileCount": found.file_count,
+        "fileSizeInBytes": found.file_size_in_bytes,
+        "lastFileCreationTime": found.last_file_creation_time,
+        "recordCount": found.record_count,
+    }
+    return [
+        ("Partition Values", f"[{_listed(found.spec)}]"),
+        ("Partition Parameters", f"{{{_listed(parameters)}}}"),
+        (
+            "Partition Statistics",
+            f"{found.record_count} rows, {found.file_size_in_bytes} bytes, "
+            f"{found.file_count} files",
+        ),
+    ]
+
+
+def _listed(pairs: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in pairs.items())

@@ -15,10 +15,10 @@ from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.partitions import partition_texts
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
-from headwater.spark.sql.show.found import fields_of, table_or_view
+from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.layout import escape_path_name
 from headwater.storage.options import TableOptions
 from headwater.storage.rows.partition import static_partition
@@ -94,23 +94,8 @@ def _partition_row(
     context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
 ) -> tuple[str, str, bool, str]:
     table = context.catalog.table(f"{database}.{name}")
-    if not table.schema.partition_keys:
-        raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
-    wanted = partition_texts(context, table, partition)
-    found = [each for each in table.partitions() if wanted == dict(each.spec)]
-    if not found:
-        raise NotFound(
-            f"table {table.name} has no partition {dict(partition)}; name all of its columns, "
-            f"{', '.join(table.schema.partition_keys)}",
-            resource_type=ResourceType.PARTITION,
-            resource_name=str(dict(partition)),
-        )
-    values = ", ".join(f"{key}={value}" for key, value in found[0].spec.items())
-    text = (
-        f"Partition Values: [{values}]\n"
-        f"Partition Statistics: {found[0].record_count} rows, "
-        f"{found[0].file_size_in_bytes} bytes, {found[0].file_count} files\n"
-    )
+    details = partition_details(context, table, partition)
+    text = "".join(f"{label}: {value}\n" for label, value in details)
     return database, table.identifier.name, False, text
 
 
