@@ -68,6 +68,9 @@ def test_views_are_made_shown_and_dropped(people: SparkLake) -> None:
     lake.sql("DROP VIEW IF EXISTS v")
     with pytest.raises(NotFound):
         lake.sql("DROP VIEW v")
+    for text in ("INSERT INTO w VALUES (1)", "DELETE FROM w", "UPDATE w SET two = 1"):
+        with pytest.raises(Invalid, match=r"db\.w is a view"):
+            lake.sql(text)
     for text, error in {
         "CREATE VIEW people AS SELECT 1": AlreadyExists,
         "CREATE TABLE w (id INT)": AlreadyExists,

@@ -9,12 +9,14 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.views import ViewInfo
 from headwater.client import Lake
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.session import is_set
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, NotFound
 
 __all__ = ["Answer", "Handler", "SqlContext"]
 
@@ -51,6 +53,13 @@ class SqlContext:
         if len(parts) == 3 and parts[0] == self.catalog.warehouse:
             parts = parts[1:]
         return (database, *parts) if len(parts) == 1 and database is not None else tuple(parts)
+
+    def view(self, identifier: Identifier) -> ViewInfo | None:
+        """The view of a name; None where there is none."""
+        try:
+            return self.catalog.catalog.views.get(identifier)
+        except NotFound:
+            return None
 
     @property
     def fold(self) -> Callable[[str], str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
 from headwater.spark.schema_merging import MERGE_OPTIONS
 from headwater.spark.session import session_settings
 from headwater.spark.sql.context import SqlContext
 from headwater.storage.capabilities import find_option
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, START_OPTIONS
 
 __all__ = [
@@ -107,10 +108,21 @@ def with_session_options(context: SqlContext, table: Table) -> Table:
 
 
 def table_to_change(context: SqlContext, parts: Sequence[str]) -> Table:
-    """The table whose rows a statement changes, as `with_session_options`; raises NotFound, too.
+    """The table whose rows a statement changes, as `with_session_options`.
 
     Args:
         context: The user's.
         parts: The parts of its name.
+
+    Raises:
+        Invalid: As there, or it is a view.
+        NotFound: There is no such table.
     """
-    return with_session_options(context, context.catalog.table(context.full_name(parts)))
+    name = context.full_name(parts)
+    try:
+        table = context.catalog.table(name)
+    except NotFound:
+        if context.view(Identifier.parse(name)) is None:
+            raise
+        raise Invalid(f"{name} is a view: change the rows of the tables that it reads") from None
+    return with_session_options(context, table)

@@ -138,15 +138,12 @@ def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, igno
 
 
 def _refuse_view(context: SqlContext, name: Identifier) -> None:
-    try:
-        context.catalog.catalog.views.get(name)
-    except NotFound:
-        return
-    raise AlreadyExists(
-        f"there is a view {name}: queries could not tell which is meant",
-        resource_type=ResourceType.VIEW,
-        resource_name=str(name),
-    )
+    if context.view(name) is not None:
+        raise AlreadyExists(
+            f"there is a view {name}: queries could not tell which is meant",
+            resource_type=ResourceType.VIEW,
+            resource_name=str(name),
+        )
 
 
 def _read_columns(statement: Statement) -> list[DataField]:

@@ -93,7 +93,7 @@ class Relations:
         try:
             table = self._table(name)
         except NotFound as error:
-            view = self._view(identifier)
+            view = self.context.view(identifier)
             if view is None:
                 raise error
             if reference.moment or reference.options or reference.function:
@@ -109,12 +109,6 @@ class Relations:
         if name not in self._tables:
             self._tables[name] = self.context.catalog.table(name)
         return self._tables[name]
-
-    def _view(self, identifier: Identifier) -> ViewInfo | None:
-        try:
-            return self.context.catalog.catalog.views.get(identifier)
-        except NotFound:
-            return None
 
     def _configured(self, table: Table, reference: Reference) -> Table:
         options = {**self._session_options(table), **reference.options}

@@ -36,10 +36,10 @@ def table_or_view(context: SqlContext, identifier: Identifier) -> Found:
     except NotFound as error:
         if error.resource_type is not ResourceType.TABLE:
             raise
-        try:
-            return context.catalog.catalog.views.get(identifier)
-        except NotFound:
-            raise error from None
+        view = context.view(identifier)
+        if view is None:
+            raise
+        return view
 
 
 def fields_of(found: Found) -> tuple[DataField, ...]:
