@@ -62,6 +62,11 @@ def test_statements_that_change_rows_follow_the_sessions_table_options(lake: Spa
     with table_options(lake.spark, {"*.db.t.file.format": "avro", "main.db.u.bucket": "7"}):
         lake.sql("CALL sys.compact(table => 'db.t')")
     assert formats() == ["avro"]
+    lake.sql("INSERT INTO db.t /*+ OPTIONS('file.format' = 'orc') */ VALUES (9, 9)")
+    assert sorted(map(str, formats())) == ["avro", "orc"]
+    for key in ("no.such", "scan.snapshot-id"):
+        with pytest.raises(Invalid, match=f"'{key}' is no option"):
+            lake.sql(f"UPDATE db.t /*+ OPTIONS('{key}' = '1') */ SET x = 1")
     named = {"tag.automatic-creation": "batch", "tag.batch.customized-name": "loaded"}
     with table_options(lake.spark, named):
         lake.sql("INSERT OVERWRITE db.t VALUES (6, 6)")

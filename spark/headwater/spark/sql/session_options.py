@@ -107,15 +107,18 @@ def with_session_options(context: SqlContext, table: Table) -> Table:
     return table.with_options(of_writes) if of_writes else table
 
 
-def table_to_change(context: SqlContext, parts: Sequence[str]) -> Table:
+def table_to_change(
+    context: SqlContext, parts: Sequence[str], options: Mapping[str, str] | None = None
+) -> Table:
     """The table whose rows a statement changes, as `with_session_options`.
 
     Args:
         context: The user's.
         parts: The parts of its name.
+        options: Those of a hint that follows it.
 
     Raises:
-        Invalid: As there, or it is a view.
+        Invalid: As there, of the hint's options, too; or it is a view.
         NotFound: There is no such table.
     """
     name = context.full_name(parts)
@@ -125,4 +128,8 @@ def table_to_change(context: SqlContext, parts: Sequence[str]) -> Table:
         if context.view(Identifier.parse(name)) is None:
             raise
         raise Invalid(f"{name} is a view: change the rows of the tables that it reads") from None
-    return with_session_options(context, table)
+    table = with_session_options(context, table)
+    for key in options or ():
+        if find_option(key) is None or key in _OF_READS:
+            raise Invalid(f"table {name}: '{key}' is no option of a table that is changed")
+    return table.with_options(options) if options else table

@@ -21,10 +21,18 @@ from sqlglot.errors import TokenError
 from headwater.spark.names import quoted
 from headwater.storage.errors import Invalid
 
-__all__ = ["Statement", "Word", "WordKind", "read_words", "split_statements"]
+__all__ = [
+    "Statement",
+    "Word",
+    "WordKind",
+    "options_hint",
+    "read_words",
+    "split_statements",
+]
 
 _WORD = re.compile(r"\w+")
 _TABLE_HINT = re.compile(r"\s*/\*\+\s*OPTIONS\b.*?\*/", re.IGNORECASE | re.DOTALL)
+_OPTIONS = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
 # As Spark reads them; any other escaped character is itself, and \% and \_ stay as they are.
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -97,6 +105,12 @@ def split_statements(text: str) -> list[Statement]:
     if current:
         statements.append(Statement(text, current))
     return statements
+
+
+def options_hint(text: str, start: int) -> tuple[dict[str, str], re.Match[str]] | None:
+    """The options of a hint ``/*+ OPTIONS('key' = 'value') */`` at a place, and the hint itself."""
+    hint = _OPTIONS.match(text, start)
+    return None if hint is None else (split_statements(hint[1])[0].properties(), hint)
 
 
 def _with_quotes(text: str, words: Sequence[Word]) -> str:
@@ -270,6 +284,11 @@ class Statement:
     def since(self, mark: int) -> str:
         """The text read since a place was marked, as its user wrote it."""
         return self._between(mark, self._at)
+
+    def hint(self) -> dict[str, str]:
+        """The options of a hint that follows what has been read; empty where there is none."""
+        found = options_hint(self._source, self._words[self._at - 1].end) if self._at else None
+        return {} if found is None else found[0]
 
     def peek(self, *keywords: str) -> bool:
         """True if these keywords, in capitals, or symbols come next."""

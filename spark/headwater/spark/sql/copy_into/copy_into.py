@@ -87,7 +87,7 @@ def _copy(statement: Statement, context: SqlContext) -> pa.Table:
 
 def _into_table(statement: Statement, context: SqlContext) -> pa.Table:
     """``COPY INTO name [(columns)] FROM 'path' FILE_FORMAT = (…) [PATTERN = …] …``."""
-    table = table_to_change(context, statement.name_parts())
+    table = table_to_change(context, statement.name_parts(), statement.hint())
     columns = _columns(statement, table)
     statement.expect("FROM")
     if not statement.peek_string():

@@ -83,7 +83,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     if statement.peek("DIRECTORY") or statement.peek("LOCAL", "DIRECTORY"):
         raise Unsupported("INSERT OVERWRITE DIRECTORY writes no table of the catalog")
     statement.accept("TABLE")
-    table = table_to_change(context, statement.name_parts())
+    table = table_to_change(context, statement.name_parts(), statement.hint())
     if not overwrites and statement.accept("REPLACE", "WHERE"):
         condition = statement.until(*_QUERIES)
         rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))

@@ -106,7 +106,7 @@ def target_table(
         The table, its name in expressions, and its name as it is written.
     """
     parts = statement.name_parts()
-    table = table_to_change(context, parts)
+    table = table_to_change(context, parts, statement.hint())
     alias = parts[-1]
     if statement.accept("AS") or not (statement.at_end or any(map(statement.peek, ends))):
         alias = statement.name()

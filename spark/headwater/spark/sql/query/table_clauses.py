@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.spark.sql.elsewhere import CHANGES_FUNCTION
-from headwater.spark.sql.statement import Word, WordKind, split_statements
+from headwater.spark.sql.statement import Word, WordKind, options_hint
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["CLAUSE_WORDS", "Moment", "TableClauses", "TableFunction"]
@@ -43,7 +43,6 @@ CLAUSE_WORDS = frozenset(
 _AFTER_AN_ALIAS = frozenset({"FROM", ",", ")", ";"})
 _BEFORE_A_TABLE = frozenset({"FROM", "JOIN", "LATERAL"})
 _UNIT = re.compile(r"(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?")
-_HINT = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
 _ANY_HINT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
 
 
@@ -119,9 +118,10 @@ class TableClauses:
                 moment, end = self._moments.pop(start)
             else:
                 break
-        hint = _HINT.match(self._text, end)
-        if hint is not None and not options:
-            options, end = split_statements(hint[1])[0].properties(), hint.end()
+        found = options_hint(self._text, end)
+        if found is not None and not options:
+            options, hint = found
+            end = hint.end()
             self._hints.discard(hint.start() + hint[0].index("/"))
         return moment, options, end
 
