@@ -93,6 +93,9 @@ def test_an_overwrite_replaces_what_its_mode_says(lake: SparkLake) -> None:
     lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         lake.sql("INSERT OVERWRITE TABLE t VALUES (4, 'd', 1, 'x')")
+        # A partition that is named is replaced by no rows, too.
+        lake.sql("INSERT INTO t VALUES (5, 'e', 1, 'z')")
+        lake.sql("INSERT OVERWRITE t PARTITION (p = 'z') SELECT id, v, n FROM t WHERE false")
     finally:
         lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
     assert [row[0] for row in content(lake)] == [2, 4]

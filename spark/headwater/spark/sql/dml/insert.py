@@ -118,8 +118,10 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         return lambda: counted(upsert_rows(context.session, table, rows), "updated", "inserted")
     if not overwrites:
         return lambda: counted(insert_rows(context.session, table, rows), "inserted")
-    dynamic = _is_dynamic(table, context)
     known = {name: value for name, value in fixed.items() if value is not _OPEN}
+    # One partition that is named is replaced, by no rows, too.
+    is_one = bool(known) and known.keys() >= set(table.schema.partition_keys)
+    dynamic = not is_one and _is_dynamic(table, context)
     return lambda: counted(
         insert_rows(
             context.session,
