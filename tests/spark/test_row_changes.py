@@ -491,7 +491,7 @@ def test_a_merge_adds_fields_of_structs_and_widens_types_if_that_is_said(
         "n": "int", "extra": "string",
     }  # fmt: skip
     expected = [
-        (1, (None, "b"), [(4, 9)], 1, "more"),
+        (1, (1, "b"), [(4, 9)], 1, "more"),
         (2, (None, "b"), [(4, 9)], 2, "more"),
     ]
     assert rows(lake.table("db.e")) == expected
@@ -506,3 +506,88 @@ def test_a_merge_adds_fields_of_structs_and_widens_types_if_that_is_said(
     finally:
         spark.conf.unset(widens)
     assert dict(lake.table("db.e").dtypes)["n"] == "bigint"
+
+
+@MODES
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_merge_keeps_fields_of_structs_that_the_source_lacks(
+    lake: SparkLake, keyed: bool
+) -> None:
+    properties = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')" if keyed else ""
+    lake.sql(
+        "CREATE TABLE db.t (id INT, s STRUCT<a: INT, in: STRUCT<b: INT, c: INT>>, "
+        f"l ARRAY<STRUCT<x: INT, y: INT>>) {properties}"
+    )
+    old = (
+        "named_struct('a', 1, 'in', named_struct('b', 2, 'c', 3)), "
+        "array(named_struct('x', 1, 'y', 2))"
+    )
+    lake.sql(f"INSERT INTO db.t VALUES (1, {old}), (2, {old}), (3, NULL, NULL), (4, {old})")
+    source = (
+        "SELECT id, IF(id IN (2, 3), NULL, named_struct('in', named_struct('c', 30))) AS s, "
+        "array(named_struct('y', 20)) AS l FROM VALUES (1), (2), (3), (5) AS v(id)"
+    )
+    lake.sql(
+        f"MERGE WITH SCHEMA EVOLUTION INTO db.t USING ({source}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(lake.table("db.t")) == [
+        (1, (1, (2, 30)), [(None, 20)]),
+        (2, (1, (2, None)), [(None, 20)]),
+        (3, None, [(None, 20)]),
+        (4, (1, (2, 3)), [(1, 2)]),
+        (5, (None, (None, 30)), [(None, 20)]),
+    ]
+    # All that a value says is taken, where it is assigned by name.
+    assign = "MERGE WITH SCHEMA EVOLUTION INTO db.t USING ({}) s ON t.id = s.id WHEN MATCHED THEN "
+    lake.sql(assign.format(source) + "UPDATE SET s = s.s")
+    assert rows(lake.table("db.t").where("id = 1").select("s")) == [((None, (None, 30)),)]
+
+
+@pytest.mark.modes
+def test_a_merge_adds_columns_that_its_clauses_name(lake: SparkLake) -> None:
+    spark = lake.spark
+    lake.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    source = "SELECT id, 'b' AS v, 9L AS score, 8 AS other FROM VALUES (1), (2) AS v(id)"
+    merge = (
+        f"INTO db.t USING ({source}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET t.score = s.score + 1 "
+        "WHEN NOT MATCHED THEN INSERT (id, SCORE) VALUES (s.id, s.score)"
+    )
+    with pytest.raises(NotFound, match=r"no column 't\.score'"):
+        lake.sql(f"MERGE {merge}")
+    lake.sql(f"MERGE WITH SCHEMA EVOLUTION {merge}")
+    assert lake.table("db.t").dtypes == [("id", "int"), ("v", "string"), ("score", "bigint")]
+    assert rows(lake.table("db.t")) == [(1, "a", 10), (2, None, 9)]
+    setting = "spark.paimon.write.merge-schema"
+    star = "MERGE INTO db.t USING (SELECT 2 AS id, 5 AS more) s ON t.id = s.id WHEN MATCHED THEN"
+    with pytest.raises(Invalid, match="lacks the columns v, score"):
+        lake.sql(f"{star} UPDATE SET *")
+    try:
+        spark.conf.set(setting, "true")
+        lake.sql(f"{star} UPDATE SET *")
+    finally:
+        spark.conf.unset(setting)
+    assert rows(lake.table("db.t")) == [(1, "a", 10, None), (2, None, 9, 5)]
+    with pytest.raises(NotFound, match="no column 'nothing'"):
+        lake.sql(f"{star.replace('MERGE', 'MERGE WITH SCHEMA EVOLUTION')} UPDATE SET nothing = 1")
+
+
+@pytest.mark.modes
+def test_structs_in_arrays_and_maps_are_assigned_by_the_names_of_their_fields(
+    lake: SparkLake,
+) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, l ARRAY<STRUCT<a: INT, b: STRING>>, "
+             "m MAP<STRING, STRUCT<a: INT, b: STRING>>)")  # fmt: skip
+    given = "named_struct('B', 'y', 'a', 2)"
+    source = f"SELECT 1 AS id, array({given}) AS l, map('k', {given}) AS m"
+    merge = f"MERGE INTO db.t USING ({source}) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    lake.sql(merge)
+    assert rows(lake.table("db.t")) == [(1, [(2, "y")], {"k": (2, "y")})]
+    for wrong, says in (
+        (merge.replace("'a', 2", "'a', 2, 'c', 3"), "'l.element'.* fields c are not in both"),
+        (merge.replace("'a', 2", "'a', 'x'"), "'l.element.a': .* string cannot be stored as int"),
+    ):
+        with pytest.raises(Invalid, match=says):
+            lake.sql(wrong)

@@ -22,12 +22,12 @@ from headwater.storage.types.data_type import (
     RowType,
 )
 
-__all__ = ["CASTS", "MERGE_OPTIONS", "WIDENS", "SchemaMerging"]
+__all__ = ["CASTS", "MERGES", "MERGE_OPTIONS", "WIDENS", "SchemaMerging"]
 
-_MERGES = "write.merge-schema"
+MERGES = "write.merge-schema"
 WIDENS = "write.merge-schema.type-widening"
 CASTS = "write.merge-schema.explicit-cast"
-MERGE_OPTIONS = (_MERGES, WIDENS, CASTS)
+MERGE_OPTIONS = (MERGES, WIDENS, CASTS)
 """The options' names."""
 
 
@@ -48,10 +48,10 @@ class SchemaMerging:
     @staticmethod
     def parse(options: Mapping[str, str]) -> SchemaMerging | None:
         """Read Spark's option map; None when columns stay; raises Invalid."""
-        merges = boolean_value(options, _MERGES)
+        merges = boolean_value(options, MERGES)
         widens, casts = boolean_value(options, WIDENS), boolean_value(options, CASTS)
         for name, value, needed, present in (
-            (WIDENS, widens, _MERGES, merges),
+            (WIDENS, widens, MERGES, merges),
             (CASTS, casts, WIDENS, widens),
         ):
             if value and not present:

@@ -202,9 +202,11 @@ class Projection:
         for clause, own in zip(clauses, values, strict=True):
             stored: dict[str, Column] = {}
             new = self._new_columns(clause)
+            keeps_fields = clause.action is Action.UPDATE and clause.values is None
             for name, value in own.items():
                 wanted = spark_type(self._storage.schema.column(name).type)
-                found = self._assignment.assigned(value, next(at).dataType, wanted, name)
+                old = self._own(name) if keeps_fields else None
+                found = self._assignment.assigned(value, next(at).dataType, wanted, name, old)
                 stored[name] = self._as_stored(name, found, clause) if name in new else found
             kind: Column = sf.lit(clause.action.value)
             if clause.action is Action.UPDATE:

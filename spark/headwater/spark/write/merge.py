@@ -15,7 +15,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns, filled_value
 from headwater.spark.errors import users_words
-from headwater.spark.names import column_of, quoted
+from headwater.spark.names import column_of, parts_of, quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.needs import stand_in
@@ -142,8 +142,10 @@ class MergeBuilder:
     ) -> Self:
         """Add the source's columns, and fields of structs, that the table lacks.
 
-        Columns that the source lacks keep their values, or take their defaults; fields of structs
-        that it lacks are null.
+        All of them are added if a clause takes all of the source's columns, else those columns that
+        clauses name. Columns that the source lacks, and fields of its structs, keep their values
+        where all columns are updated; in new rows columns take their defaults, and fields are null,
+        as they are in arrays and maps.
 
         Args:
             widen_types: Columns take the types of the source's that hold all of their values, as
@@ -199,11 +201,10 @@ class MergeBuilder:
         clauses = self._clauses
         if not clauses.all:
             raise Invalid(f"table {self._table.name}: a merge needs a clause")
-        takes_all = any(
-            clause.values is None and clause.action is not Action.DELETE for clause in clauses.all
-        )
-        if self._evolution and takes_all:
-            self._table = evolve(self._table, self._source.schema, self._evolution)
+        if self._evolution:
+            wanted = self._columns_wanted()
+            if wanted:
+                self._table = evolve(self._table, st.StructType(wanted), self._evolution)
         storage = self._table.storage
         projection = Projection(
             storage,
@@ -216,6 +217,27 @@ class MergeBuilder:
         )
         projection.check(clauses.all)
         return with_kept_rows(storage.name, lambda: self._merge(projection))
+
+    def _columns_wanted(self) -> list[st.StructField]:
+        """The source's columns that the table is to have room for."""
+        fields = self._source.schema.fields
+        own = list(self._table.schema.field_by_name)
+        wanted: set[str] = set()
+        for clause in self._clauses.all:
+            if clause.values is None:
+                if clause.action is not Action.DELETE:
+                    return fields
+                continue
+            for name in clause.values:
+                if column_of(name, own) is not None:
+                    continue
+                first, *rest = parts_of(name)
+                if rest and first.casefold() == self._target_alias.casefold():
+                    first, *rest = rest
+                if not rest and column_of(first, own) is None:
+                    wanted.add(first)
+        named = {column_of(name, self._source.schema.names) for name in wanted}
+        return [field for field in fields if field.name in named]
 
     def _merge(self, projection: Projection) -> RowCounts:
         clauses, storage = self._clauses, self._table.storage

@@ -55,7 +55,12 @@ class StoreAssignment:
         self._by_position = by_position
 
     def assigned(
-        self, value: Column, source: st.DataType, target: st.DataType, where: str
+        self,
+        value: Column,
+        source: st.DataType,
+        target: st.DataType,
+        where: str,
+        old: Column | None = None,
     ) -> Column:
         """A value in the type of the column that it is assigned to.
 
@@ -64,6 +69,8 @@ class StoreAssignment:
             source: Its type.
             target: The column's type.
             where: The column's name.
+            old: The column's old value, of which fields of structs stay that the value lacks; None
+                where there is none.
 
         Raises:
             Invalid: The cast is not a safe one.
@@ -71,7 +78,7 @@ class StoreAssignment:
         if source == target:
             return value
         if isinstance(source, st.StructType) and isinstance(target, st.StructType):
-            return self._struct(value, source, target, where)
+            return self._struct(value, source, target, where, old)
         if self._goes_within(source, target):
             match source, target:
                 case st.ArrayType(elementType=given), st.ArrayType(elementType=wanted):
@@ -112,7 +119,7 @@ class StoreAssignment:
     def _goes_within(self, source: st.DataType, target: st.DataType) -> bool:
         """True if a collection is assigned item by item, as no cast of the whole will do."""
         if not _is_assignable(source, target):
-            return self._fills or self._by_position
+            return True
         return not self._is_ansi and _changes_numbers(source, target)
 
     def _map(self, value: Column, source: st.MapType, target: st.MapType, where: str) -> Column:
@@ -127,7 +134,12 @@ class StoreAssignment:
         return sf.map_from_arrays(keys, values)
 
     def _struct(
-        self, value: Column, source: st.StructType, target: st.StructType, where: str
+        self,
+        value: Column,
+        source: st.StructType,
+        target: st.StructType,
+        where: str,
+        old: Column | None,
     ) -> Column:
         """A struct field by field."""
         if self._by_position and len(source) == len(target):
@@ -152,14 +164,37 @@ class StoreAssignment:
         fields: list[Column] = []
         for field in target.fields:
             own = given.get(field.name)
+            before = None if old is None else old.getField(field.name)
             if own is None:
-                fields.append(sf.lit(None).cast(field.dataType).alias(field.name))
-                continue
-            part = self.assigned(
-                value.getField(own.name), own.dataType, field.dataType, f"{where}.{field.name}"
-            )
+                part = sf.lit(None).cast(field.dataType) if before is None else before
+            else:
+                part = self.assigned(
+                    value.getField(own.name),
+                    own.dataType,
+                    field.dataType,
+                    f"{where}.{field.name}",
+                    before,
+                )
             fields.append(part.alias(field.name))
-        return sf.when(value.isNotNull(), sf.struct(*fields))
+        exists = value.isNotNull()
+        if old is not None and _keeps_fields(source, target):
+            # Null leaves what it says nothing of as it is.
+            exists |= old.isNotNull()
+        return sf.when(exists, sf.struct(*fields))
+
+
+def _keeps_fields(source: st.StructType, target: st.StructType) -> bool:
+    """True if a struct has fields, or structs in it have, that a value assigned to it lacks."""
+    given = _fields_by_name(source, target)
+    return any(
+        (own := given.get(field.name)) is None
+        or (
+            isinstance(own.dataType, st.StructType)
+            and isinstance(field.dataType, st.StructType)
+            and _keeps_fields(own.dataType, field.dataType)
+        )
+        for field in target.fields
+    )
 
 
 def _fields_by_name(source: st.StructType, target: st.StructType) -> dict[str, st.StructField]:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from headwater.catalog.table.table import Table
 from headwater.spark.option_values import boolean_value
-from headwater.spark.schema_merging import CASTS, WIDENS
+from headwater.spark.schema_merging import CASTS, MERGES, WIDENS
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.dml.change import assigned_value
 from headwater.spark.sql.dml.parts import (
@@ -29,11 +29,16 @@ __all__ = ["HANDLERS"]
 
 
 def _merge(statement: Statement, context: SqlContext) -> pa.Table:
-    """``MERGE [WITH SCHEMA EVOLUTION] INTO name USING source ON condition WHEN …``."""
+    """``MERGE [WITH SCHEMA EVOLUTION] INTO name USING source ON condition WHEN …``.
+
+    The session's setting of Paimon's Spark means the same as ``WITH SCHEMA EVOLUTION``.
+    """
     statement.expect("MERGE")
     evolves = statement.accept("WITH")
     if evolves:
         statement.expect("SCHEMA", "EVOLUTION")
+    settings = paimon_settings(context)
+    evolves |= bool(boolean_value(settings, MERGES))
     statement.expect("INTO")
     table, alias, parts = target_table(statement, context, "USING")
     statement.expect("USING")
@@ -49,7 +54,6 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
             source_alias=source_alias,
         )
         if evolves:
-            settings = paimon_settings(context)
             merge.with_schema_evolution(
                 widen_types=bool(boolean_value(settings, WIDENS)),
                 explicit_casts=bool(boolean_value(settings, CASTS)),
