@@ -39,9 +39,11 @@ _RAISED = re.compile(
 
 
 # The names that PySpark gives frames in texts; those of columns that only we add, in a list of
-# suggestions; and the plan below a message.
+# suggestions; the places in which Spark looked for a function; and the plan below a message.
 _OF_FRAMES = re.compile(r"`?\b_pyspark_\w+`?")
 _OF_COLUMNS = re.compile(r"(, )?(`\w+`\.)?`_headwater_\w+`")
+_SEARCH_PATH = re.compile(r" on search path \[[^\]]*\]")
+_FUNCTIONS = " among Spark's functions and those of the catalog, whose names are case-sensitive"
 _PLAN = re.compile(r";\n'?[A-Z]\w+ ?.*", re.DOTALL)
 
 
@@ -55,6 +57,7 @@ def in_users_words(error: AnalysisException, names: Sequence[str] = ()) -> Analy
     condition = error.getCondition()
     table = f"`{names[0]}`" if len(set(names)) == 1 else "`…`"
     text = _OF_COLUMNS.sub("", _OF_FRAMES.sub(table, _PLAN.sub("", str(error))))
+    text = _SEARCH_PATH.sub(_FUNCTIONS, text)
     kind = ParseException if isinstance(error, ParseException) else AnalysisException
     return kind(
         message=text.removeprefix(f"[{condition}] "),

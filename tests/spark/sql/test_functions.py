@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 from tests.spark.conftest import rows
 
 from headwater.catalog.model.identifier import Identifier
@@ -58,6 +59,8 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
         ("db.area",),
         ("db.volume",),
     ]
+    with pytest.raises(AnalysisException, match="`AREA` among Spark's functions and those of the"):
+        lake.sql("SELECT AREA(1, 2)")
     lake.sql("DROP FUNCTION area")
     with pytest.raises(NotFound):
         lake.sql("DROP FUNCTION area")
