@@ -132,6 +132,7 @@ def test_tables_are_listed(run: Run) -> None:
     assert run("SHOW TABLES LIKE '*2'") == [("db", "a2", False)]
     assert run("SHOW TABLES IN other 'B'") == [("other", "b", False)]
     assert run("SHOW TABLES IN sys LIKE 't*'") == [("sys", "tables", False)]
+    assert run("SHOW USER FUNCTIONS IN sys") == [("sys.max_pt",)]
     assert ("snapshot_id",) in run("SHOW COLUMNS IN a1$snapshots")
     with pytest.raises(Unsupported, match="no properties"):
         run("SHOW TBLPROPERTIES a1$snapshots")

@@ -14,9 +14,11 @@ from headwater.storage.options import TableOptions
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.types.values import arrow_scalar, partition_text
 
-__all__ = ["is_paimon_function", "max_partition"]
+__all__ = ["PAIMON_FUNCTIONS", "is_paimon_function", "max_partition"]
 
 _MAX_PT = "max_pt"
+PAIMON_FUNCTIONS = (_MAX_PT,)
+"""The functions of the database ``sys`` that queries call."""
 _READABLE = TableOptions({"partition.legacy-name": "false"})
 
 

@@ -15,6 +15,7 @@ from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.partitions import partition_texts
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
+from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
 from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
@@ -132,7 +133,9 @@ def _functions(statement: Statement, context: SqlContext) -> pa.Table:
         database = _in_database(statement, context)
     pattern = _pattern(statement)
     names: list[str] = []
-    if database is not None:
+    if database == SYSTEM_DATABASE:
+        names = [f"{database}.{name}" for name in matching(PAIMON_FUNCTIONS, pattern)]
+    elif database is not None:
         functions = context.catalog.catalog.functions
         own = all_pages(lambda token: functions.list(database, page_token=token))
         names = [f"{database}.{name}" for name in matching(own, pattern)]
