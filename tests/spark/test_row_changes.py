@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from tests.spark.conftest import data_files, named_files, rows
+from tests.spark.conftest import Rows, data_files, named_files, rows
 
 from headwater.spark import SparkLake
 from headwater.spark.row_change import RowCounts
-from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.schema.change import UpdateColumnDefaultValue
 from headwater.storage.snapshot.snapshot import CommitKind
 
@@ -110,11 +110,50 @@ def test_rows_that_change_keep_their_row_ids(lake: SparkLake, options: dict[str,
     assert named.columns == ["id", "v", "p", "_row_id", "n"]
     assert [tuple(row) for row in named.collect()] == [(9, "c", 1, 6, 3)]
     assert lake.table("db.t", ["_ROW_ID"], where="id = 9").collect()[0][0] == 6
-    with pytest.raises(Unsupported, match="_ROW_ID is not known of rows that are changed"):
-        lake.sql("DELETE FROM db.t WHERE _ROW_ID = 6")
-    lake.delete("db.t", where="_ROW_ID = 6")
+    lake.sql("DELETE FROM db.t WHERE _ROW_ID = 6")
     del expected[6]
     assert found() == expected
+
+
+@pytest.mark.modes
+@pytest.mark.parametrize("evolves", [False, True])
+def test_rows_are_changed_by_their_ids(lake: SparkLake, evolves: bool) -> None:
+    options = "'row-tracking.enabled' = 'true'"
+    if evolves:
+        options += ", 'data-evolution.enabled' = 'true', 'deletion-vectors.enabled' = 'true'"
+    lake.sql(f"CREATE TABLE db.t (id INT, b BIGINT) TBLPROPERTIES ({options})")
+    lake.sql("USE db")
+    for start in (0, 3):
+        lake.sql(f"INSERT INTO t SELECT id, id FROM range({start}, {start + 3})")
+
+    def found() -> Rows:
+        return rows(lake.sql("SELECT _ROW_ID, id, b FROM t"))
+
+    done = lake.sql("UPDATE t AS u SET b = u._row_id * 10 WHERE u._ROW_ID IN (1, 4)")
+    assert rows(done) == [(2,)]
+    assert rows(lake.sql("DELETE FROM t WHERE _ROW_ID = 0 OR _ROW_ID > 100")) == [(1,)]
+    assert found() == [(1, 1, 10), (2, 2, 2), (3, 3, 3), (4, 4, 40), (5, 5, 5)]
+    lake.sql(
+        "MERGE INTO t USING (SELECT _ROW_ID AS at, b + 1 AS b FROM t WHERE id < 3) s "
+        "ON t._ROW_ID = s.at WHEN MATCHED THEN UPDATE SET b = s.b "
+        "WHEN NOT MATCHED BY SOURCE AND t._ROW_ID = 5 THEN DELETE"
+    )
+    assert found() == [(1, 1, 11), (2, 2, 3), (3, 3, 3), (4, 4, 40)]
+    # A table is merged with itself.
+    lake.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO t USING t AS s ON t._ROW_ID = s.`_row_id` + 1 "
+        "WHEN MATCHED AND s._ROW_ID = 1 THEN UPDATE SET b = s.b WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert found() == [(1, 1, 11), (2, 2, 11), (3, 3, 3), (4, 4, 40), (6, 4, 40)]
+    for text, says in (
+        ("UPDATE t SET _ROW_ID = 9", "no column '_ROW_ID'"),
+        ("INSERT INTO t REPLACE WHERE _ROW_ID = 1 VALUES (1, 1)", "new rows have no _ROW_ID yet"),
+    ):
+        with pytest.raises(HeadwaterError, match=says):
+            lake.sql(text)
+    lake.sql("CREATE TABLE plain (id INT)")
+    with pytest.raises(Unsupported, match="_ROW_ID is not known of rows that are changed"):
+        lake.sql("DELETE FROM plain WHERE _ROW_ID = 6")
 
 
 @pytest.mark.parametrize("kind", EACH)

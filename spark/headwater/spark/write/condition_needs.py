@@ -56,7 +56,7 @@ def wanted_rows(
     Args:
         spark: The session; one of Spark Connect shows no plans, so that only text is understood.
         storage: The table.
-        condition: The condition, over the table's columns.
+        condition: The condition, over the table's columns and, with row tracking, ``_ROW_ID``.
         alias: The table's name in it.
 
     Returns:
@@ -66,7 +66,7 @@ def wanted_rows(
         return None
     if is_connect(spark):
         return _read(spark, storage, condition)
-    schema = _schema(spark, storage.schema.fields)
+    schema = _schema(spark, _named_fields(storage))
     try:
         return _predicate(stand_in(spark, 0, schema).alias(alias).where(condition), storage, schema)
     except (PySparkException, Py4JError):
@@ -81,7 +81,7 @@ def rows_told(
     Args:
         spark: The session, by whose settings the condition is read; as for `wanted_rows`.
         storage: The table.
-        condition: The condition; in a table with row tracking also over ``_ROW_ID``.
+        condition: The condition; likewise.
         alias: The table's name in it.
 
     Returns:
@@ -91,8 +91,7 @@ def rows_told(
         return None
     if is_connect(spark):
         return _read(spark, storage, condition)
-    fields = [*storage.schema.fields, *storage.schema.tracking_fields.values()]
-    schema = _schema(spark, fields)
+    schema = _schema(spark, _named_fields(storage))
     try:
         need = filter_of(stand_in(spark, 0, schema).alias(alias).where(condition))
     except (PySparkException, Py4JError):
@@ -121,7 +120,7 @@ def join_needs(
         target_alias: The table's name in it.
         source_alias: The source's.
     """
-    own = _schema(spark, storage.schema.fields)
+    own = _schema(spark, _named_fields(storage))
 
     def pairs(text: str) -> dict[str, str]:
         return equal_columns(text, own, source, target_alias, source_alias)
@@ -149,7 +148,7 @@ def columns_needed(
     places: Sequence[st.StructField],
     changes: Callable[[DataFrame], DataFrame],
 ) -> list[str]:
-    """The table's columns that changes of its rows are made of.
+    """The table's columns that changes of its rows are made of, those of row tracking among them.
 
     Args:
         spark: The session; of Spark Connect, which shows no plans, all columns are.
@@ -157,10 +156,10 @@ def columns_needed(
         places: The columns that tell of the rows' places.
         changes: Makes the changes of a frame of rows with their places.
     """
-    names = list(storage.schema.field_by_name)
+    names = list(storage.schema.moved_columns)
     if is_connect(spark):
         return names
-    schema = st.StructType([*spark_schema(storage.schema.fields).fields, *places])
+    schema = st.StructType([*spark_schema(_named_fields(storage)).fields, *places])
     target = CharColumns.of(spark, storage.schema.fields).of_target
     try:
         needs = needs_of(changes(target(stand_in(spark, 0, schema))), 1)
@@ -177,6 +176,11 @@ def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -
     spark = frame.sparkSession
     filled = CharColumns.of(spark, storage.schema.fields).lengths
     return needs[0].predicate(0, schema, storage.schema, _zone(spark), filled=filled)
+
+
+def _named_fields(storage: TableStorage) -> list[DataField]:
+    """The columns that conditions and values may name."""
+    return list(storage.schema.columns(storage.schema.moved_columns))
 
 
 def _schema(spark: SparkSession, fields: Sequence[DataField]) -> st.StructType:

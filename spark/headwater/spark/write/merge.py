@@ -38,9 +38,16 @@ from headwater.spark.write.evolve import evolve
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
-from headwater.spark.write.target import Target, places_of, read_target, without_places
+from headwater.spark.write.target import (
+    Target,
+    columns_to_read,
+    places_of,
+    read_target,
+    without_places,
+)
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import And
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["MergeBuilder"]
@@ -220,7 +227,9 @@ class MergeBuilder:
 
     def _columns_wanted(self) -> list[st.StructField]:
         """The source's columns that the table is to have room for."""
-        fields = self._source.schema.fields
+        fields = [
+            field for field in self._source.schema.fields if field.name not in TRACKING_FIELDS
+        ]
         own = list(self._table.schema.field_by_name)
         wanted: set[str] = set()
         for clause in self._clauses.all:
@@ -255,8 +264,8 @@ class MergeBuilder:
         if clauses.not_matched_by_source:
             bounds = predicate = None
         columns = self._columns()
-        if storage.schema.table_options.evolves_columns:
-            columns = self._columns_needed(projection, pairs)
+        if storage.schema.tracking_fields:
+            columns = self._columns_needed(projection, columns, pairs)
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
             target = read_target(
@@ -325,11 +334,14 @@ class MergeBuilder:
         return [
             name
             for name, other in pairs.items()
-            if own[name].dataType == source[other].dataType
+            if name in own.names
+            and own[name].dataType == source[other].dataType
             and not isinstance(own[name].dataType, st.FractionalType | st.StructType)
         ]
 
-    def _columns_needed(self, projection: Projection, pairs: Mapping[str, str]) -> list[str]:
+    def _columns_needed(
+        self, projection: Projection, columns: Sequence[str], pairs: Mapping[str, str]
+    ) -> list[str]:
         """The table's columns that changes are made of; those of `pairs` find candidates."""
         spark, storage = self._session.spark, self._table.storage
 
@@ -337,7 +349,7 @@ class MergeBuilder:
             return self._changes(projection, frame, stand_in(spark, 1, self._source.schema))
 
         found = columns_needed(spark, storage, PLACE_FIELDS[Places.FILES], changes)
-        return [name for name in storage.schema.field_by_name if name in {*found, *pairs}]
+        return columns_to_read(storage, columns, {*found, *pairs})
 
     def _condition(self, source: DataFrame) -> Column:
         if isinstance(self._on, str | Column):

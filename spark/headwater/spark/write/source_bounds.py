@@ -64,6 +64,8 @@ def comparable_pairs(
     """
     kept: dict[str, str] = {}
     for own, other in pairs.items():
+        if own not in storage.schema.field_by_name:
+            continue  # Of row tracking: files have no statistics of it.
         kind = storage.schema.column(own).type
         if (
             isinstance(kind, AtomicType)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -24,6 +24,7 @@ from headwater.storage.read.positioned_rows import (
     POSITION_COLUMN,
 )
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
 
 __all__ = ["PLACE_COLUMNS", "Target", "places_of", "read_target", "without_places"]
 
@@ -65,6 +66,22 @@ def without_places(rows: DataFrame, target: DataFrame) -> DataFrame:
         if field.name in PLACE_COLUMNS:
             rows = rows.withColumn(field.name, sf.lit(None).cast(field.dataType))
     return rows
+
+
+def columns_to_read(
+    storage: TableStorage, columns: Sequence[str], needed: Collection[str]
+) -> list[str]:
+    """The columns to read of a table with row tracking, of whose own only those needed are read.
+
+    Args:
+        storage: The table.
+        columns: The table's columns that are read where there is no data evolution.
+        needed: The columns that the change is made of.
+    """
+    schema = storage.schema
+    if schema.table_options.evolves_columns:
+        columns = [name for name in schema.field_by_name if name in needed]
+    return [*columns, *(name for name in schema.tracking_fields if name in needed)]
 
 
 def read_target(

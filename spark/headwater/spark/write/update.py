@@ -29,7 +29,12 @@ from headwater.spark.write.clauses import (
 from headwater.spark.write.condition_needs import columns_needed, rows_told, wanted_rows
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.store_assignment import StoreAssignment
-from headwater.spark.write.target import places_of, read_target, without_places
+from headwater.spark.write.target import (
+    columns_to_read,
+    places_of,
+    read_target,
+    without_places,
+)
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.maintenance.key_rewrite import rewrites_files
 from headwater.storage.predicate.filter import Constant, Predicate
@@ -214,8 +219,9 @@ def _change(
         if base is None:
             return None
         names = list(storage.schema.field_by_name)
-        if storage.schema.table_options.evolves_columns:
-            names = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
+        if storage.schema.tracking_fields:
+            found = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
+            names = columns_to_read(storage, names, found)
         target = read_target(session, table, base, names, predicate, rewrites=written_anew)
         return Changes(changes(target.frame), target.predicate, columns=projection.changed)
 

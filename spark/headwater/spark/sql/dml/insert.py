@@ -18,6 +18,7 @@ from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.metadata_columns import outer_metadata
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
@@ -86,6 +87,11 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     table = table_to_change(context, statement.name_parts(), statement.hint())
     if not overwrites and statement.accept("REPLACE", "WHERE"):
         condition = statement.until(*_QUERIES)
+        for *_, name in outer_metadata(condition):
+            raise Unsupported(
+                f"table {table.name}: new rows have no {name} yet, by which REPLACE WHERE could "
+                "choose them; choose them by the table's own columns"
+            )
         rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))
         return lambda: counted(
             replace_where(context.session, table, rows, condition), "deleted", "inserted"

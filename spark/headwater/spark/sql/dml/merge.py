@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.catalog.table.table import Table
+from headwater.spark.names import quoted
 from headwater.spark.option_values import boolean_value
 from headwater.spark.schema_merging import CASTS, MERGES, WIDENS
 from headwater.spark.sql.context import Handler, SqlContext
@@ -24,6 +26,7 @@ from headwater.spark.sql.session_options import paimon_settings
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.write.merge import MergeBuilder
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.schema.system_fields import TRACKING_FIELDS
 
 __all__ = ["HANDLERS"]
 
@@ -42,8 +45,12 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("INTO")
     table, alias, parts = target_table(statement, context, "USING")
     statement.expect("USING")
-    source, source_alias = _source(statement.until("ON"), context)
+    written = statement.until("ON")
     statement.expect("ON")
+    mark = statement.mark()
+    rest = statement.rest()
+    statement.reset(mark)
+    source, source_alias = _source(written, rest, context)
     with Expressions(context, table, alias) as expressions:
         merge = MergeBuilder(
             context.session,
@@ -66,8 +73,14 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
     return counted(counts, "updated", "deleted", "inserted")
 
 
-def _source(written: str, context: SqlContext) -> tuple[DataFrame, str]:
-    """The rows of ``name [alias]`` or ``(query) [alias]``, and their name in expressions."""
+def _source(written: str, rest: str, context: SqlContext) -> tuple[DataFrame, str]:
+    """The rows of ``name [alias]`` or ``(query) [alias]``, and their name in expressions.
+
+    Args:
+        written: The source.
+        rest: The statement after it. Columns of row tracking that it names are read.
+        context: The user's.
+    """
     parsed = split_statements(written)
     if not parsed:
         raise Invalid("MERGE INTO needs a source after USING: a table or a query in brackets")
@@ -87,7 +100,21 @@ def _source(written: str, context: SqlContext) -> tuple[DataFrame, str]:
             f"the source '{written}' of a merge is neither a table nor a query; write "
             "USING (SELECT …) AS alias"
         )
-    return query_frame(f"SELECT * FROM {written}", context), alias
+    frame = query_frame(f"SELECT * FROM {written}", context)
+    present = {name.casefold() for name in frame.columns}
+    tracked = [
+        f"{quoted(alias)}.{name}"
+        for name in TRACKING_FIELDS
+        if name.casefold() not in present and _names(rest, alias, name)
+    ]
+    if tracked:
+        frame = query_frame(f"SELECT *, {', '.join(tracked)} FROM {written}", context)
+    return frame, alias
+
+
+def _names(text: str, alias: str, name: str) -> bool:
+    """True if a text names a column of a source by the source's name."""
+    return bool(re.search(rf"\b{re.escape(alias)}`?\s*\.\s*`?{name}\b", text, re.IGNORECASE))
 
 
 class _Clause:

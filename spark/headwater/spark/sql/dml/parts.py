@@ -63,7 +63,7 @@ class Expressions:
         """The user's text, with views in the places of the catalog's tables.
 
         Raises:
-            Unsupported: It names metadata columns of the table that is changed.
+            Unsupported: It names the places of rows of the table that is changed.
         """
         self._refuse_metadata(written)
         if not _QUERY.search(written):
@@ -81,7 +81,7 @@ class Expressions:
         return spliced.text.format(**places)[len(_SELECT) :]
 
     def _refuse_metadata(self, written: str) -> None:
-        own = {name.casefold() for name in self.table.schema.field_by_name}
+        own = {name.casefold() for name in self.table.schema.moved_columns}
         called = (self.alias.casefold(), self.table.identifier.name.casefold())
         for *qualifier, name in outer_metadata(written):
             if name.casefold() in own or (qualifier and qualifier[-1].casefold() not in called):
