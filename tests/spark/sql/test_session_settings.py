@@ -208,3 +208,25 @@ def test_streams_fill_up_char_as_queries_do(lake: SparkLake, key: str, value: st
     assert followed() == ["ab   "]
     with settings(lake.spark, **{key: value}):
         assert followed() == ["ab"]
+
+
+def test_a_branch_of_the_session_is_never_taken_for_the_table(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, p STRING) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'x')")
+    lake.sql("CALL sys.create_branch('db.t', 'b')")
+    lake.sql("SET spark.paimon.branch = b")
+    try:
+        for text in (
+            "SELECT * FROM db.t", "INSERT INTO db.t VALUES (2, 'x')", "UPDATE db.t SET id = 3",
+            "DELETE FROM db.t", "TRUNCATE TABLE db.t", "ALTER TABLE db.t DROP PARTITION (p = 'x')",
+            "ALTER TABLE db.t ADD COLUMN c INT", "ANALYZE TABLE db.t COMPUTE STATISTICS",
+            "SHOW PARTITIONS db.t", "CALL sys.purge_files('db.t')",
+            "MERGE INTO db.t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        ):  # fmt: skip
+            with pytest.raises(Unsupported, match=r"write `t\$branch_b`, and RESET"):
+                lake.sql(text)
+        lake.sql("INSERT INTO db.`t$branch_b` VALUES (2, 'x')")
+        assert rows(lake.sql("SELECT id FROM db.`t$branch_b`")) == [(2,)]
+    finally:
+        lake.sql("RESET spark.paimon.branch")
+    assert rows(lake.sql("SELECT * FROM db.t")) == [(1, "x")]

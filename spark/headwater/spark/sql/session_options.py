@@ -11,9 +11,11 @@ from headwater.spark.session import session_settings
 from headwater.spark.sql.context import SqlContext
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, START_OPTIONS
 
 __all__ = [
+    "named_table",
     "paimon_settings",
     "refuse_not_followed",
     "session_options",
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 _SETTINGS = "spark.paimon."
+_BRANCH = "branch"
 _OF_READS = START_OPTIONS.union(INCREMENTAL_OPTIONS)
 
 
@@ -59,7 +62,8 @@ def session_options(
 
     Raises:
         Invalid: One is no option of a table.
-        Unsupported: One asks for what statements here do not do.
+        Unsupported: One asks for what statements here do not do, or for a branch that the name
+            of the table does not say.
     """
     chosen: dict[str, str] = {}
     narrow: dict[str, str] = {}
@@ -80,6 +84,13 @@ def session_options(
             narrow[parts[3]] = value
     options = {**chosen, **narrow}
     refuse_not_followed(options)
+    branch = options.pop(_BRANCH, MAIN_BRANCH)
+    if branch not in (MAIN_BRANCH, table.identifier.branch):
+        raise Unsupported(
+            f"table {table.name}: '{_SETTINGS}{_BRANCH}' is {branch} in this session, and here a "
+            f"statement names the branch: write `{table.identifier.table}$branch_{branch}`, and "
+            f"RESET {_SETTINGS}{_BRANCH}"
+        )
     return options
 
 
@@ -92,6 +103,18 @@ def refuse_not_followed(options: Mapping[str, str]) -> None:
                 f"'{_SETTINGS}{key}' is {value} in this session, which is not followed here: "
                 f"{instead}"
             )
+
+
+def named_table(context: SqlContext, name: str) -> Table:
+    """A table that a statement names, as it is.
+
+    Raises:
+        Invalid, Unsupported: As `session_options`.
+        NotFound: There is no such table.
+    """
+    table = context.catalog.table(name)
+    session_options(context, table, paimon_settings(context))
+    return table
 
 
 def with_session_options(context: SqlContext, table: Table) -> Table:

@@ -17,6 +17,7 @@ from headwater.spark.sql.ddl.options import COMMENT, check_options
 from headwater.spark.sql.ddl.partitions import PARTITION_CLAUSES
 from headwater.spark.sql.ddl.tags import TAG_CLAUSES
 from headwater.spark.sql.names import column_path, object_identifier
+from headwater.spark.sql.session_options import named_table
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import NotFound, Unsupported
 from headwater.storage.schema.change import (
@@ -63,15 +64,15 @@ def _alter(statement: Statement, context: SqlContext) -> None:
             raise Unsupported(f"ALTER TABLE … {' '.join(words)} is not supported: {instead}")
     for words, of_tags in TAG_CLAUSES.items():
         if statement.peek(*words):
-            of_tags(statement, context.catalog.table(str(name)))
+            of_tags(statement, named_table(context, str(name)))
             return
     for words, of_partitions in PARTITION_CLAUSES.items():
         if statement.peek(*words):
-            of_partitions(statement, context.catalog.table(str(name)), context)
+            of_partitions(statement, named_table(context, str(name)), context)
             return
     for words, clause in _CLAUSES.items():
         if statement.accept(*words):
-            clause(statement, context.catalog.table(str(name)), context)
+            clause(statement, named_table(context, str(name)), context)
             return
     known = (*_CLAUSES, *PARTITION_CLAUSES, *TAG_CLAUSES)
     raise statement.unexpected(", ".join(" ".join(words) for words in known))

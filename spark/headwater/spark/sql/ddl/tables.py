@@ -17,6 +17,7 @@ from headwater.spark.sql.names import (
     database_name,
     object_identifier,
 )
+from headwater.spark.sql.session_options import named_table, with_session_options
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import UpdateColumnComment, UpdateComment
@@ -79,6 +80,7 @@ def _truncate(statement: Statement, context: SqlContext) -> None:
     """``TRUNCATE TABLE t [PARTITION (a = 1)]``."""
     statement.expect("TRUNCATE", "TABLE")
     table = context.catalog.table(str(object_identifier(statement, context)))
+    table = with_session_options(context, table)
     partition: dict[str, str | None] | None = None
     if statement.peek("PARTITION"):
         partition = read_partition(statement)
@@ -102,7 +104,7 @@ def _comment(statement: Statement, context: SqlContext) -> None:
         *owner, column = statement.name_parts()
         if not owner:
             raise Invalid(f"COMMENT ON COLUMN {column}: write table.column")
-        table = context.catalog.table(context.full_name(owner))
+        table = named_table(context, context.full_name(owner))
         path = (column_name(table.schema.fields, column),)
         table.alter(UpdateColumnComment(path, _comment_text(statement)))
     else:
@@ -119,7 +121,7 @@ def _comment_text(statement: Statement) -> str | None:
 def _analyze(statement: Statement, context: SqlContext) -> None:
     """``ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]``."""
     statement.expect("ANALYZE", "TABLE")
-    table = context.catalog.table(str(object_identifier(statement, context)))
+    table = named_table(context, str(object_identifier(statement, context)))
     if statement.peek("PARTITION"):
         raise Unsupported("ANALYZE TABLE … PARTITION is not supported: statistics are of a table")
     statement.expect("COMPUTE", "STATISTICS")

@@ -16,6 +16,7 @@ from headwater.spark.sql.ddl.partitions import partition_texts
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
+from headwater.spark.sql.session_options import named_table
 from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
@@ -238,7 +239,7 @@ def _current(statement: Statement, context: SqlContext) -> pa.Table:
 
 
 def _table(statement: Statement, context: SqlContext) -> Table:
-    return context.catalog.table(str(object_identifier(statement, context)))
+    return named_table(context, str(object_identifier(statement, context)))
 
 
 def _in_database(statement: Statement, context: SqlContext) -> str:
