@@ -66,6 +66,9 @@ def test_partitions_go_when_their_time_is_over(lake: Lake, clock: Clock) -> None
     assert table.expire_partitions().dropped == ()
     assert table.scan(snapshot_id=before.id).count() == 6
     assert table.expire_partitions(older_than=timedelta.max).dropped == ()
+    assert table.expire_partitions(older_than=2 * DAY, max_partitions=0).dropped == ()
+    with pytest.raises(Invalid, match=r"'partition\.expiration-max-num' .* at least 0, not -1"):
+        table.expire_partitions(older_than=2 * DAY, max_partitions=-1)
     assert table.expire_partitions(older_than=2 * DAY, max_partitions=1).dropped != ()
     assert days(table) == ["2026-01-04", "2027-01-01", "soon"]
 

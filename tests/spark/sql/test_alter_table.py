@@ -211,6 +211,23 @@ def test_partitions_are_dropped_as_one_commit(run: Run, context: SqlContext) -> 
         run("ALTER TABLE p ADD PARTITION (d = '1970-01-01', h = 2)")
 
 
+def test_an_empty_text_is_another_partition_than_null(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE p (id INT) PARTITIONED BY (d STRING)")
+    table = context.catalog.table("db.p")
+    for value in ("", None, "x"):
+        table.write(
+            pa.table({"id": pa.array([1], pa.int32()), "d": pa.array([value], pa.string())})
+        )
+
+    def left() -> set[object]:
+        return set(table.scan().to_arrow().column("d").to_pylist())
+
+    run("ALTER TABLE p DROP PARTITION (d = '')")
+    assert left() == {"x", None}
+    run("ALTER TABLE p DROP PARTITION (d = NULL)")
+    assert left() == {"x"}
+
+
 def test_partitions_that_the_catalog_keeps_come_and_go(run: Run, context: SqlContext) -> None:
     run(
         "CREATE TABLE p (id INT) PARTITIONED BY (d DATE, h INT) "

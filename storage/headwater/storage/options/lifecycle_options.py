@@ -101,15 +101,18 @@ class LifecycleOptions(TableOptions):
 
     @property
     def partition_expiration_limit(self) -> int:
-        """Partitions that one run expires at most."""
-        return self._integer("partition.expiration-max-num", 100)
+        """Partitions that one run expires at most; raises Invalid for fewer than none."""
+        limit = self._integer("partition.expiration-max-num", 100)
+        if limit < 0:
+            raise Invalid(f"'partition.expiration-max-num' must be at least 0, not {limit}")
+        return limit
 
     @property
     def partition_expiration_batch(self) -> int:
         """Partitions that one commit drops; all of a run unless set."""
         limit = self.partition_expiration_limit
         batch = self._integer("partition.expiration-batch-size", limit)
-        return batch if batch > 0 else limit
+        return batch if batch > 0 else max(limit, 1)
 
     @property
     def partition_check_interval(self) -> int:

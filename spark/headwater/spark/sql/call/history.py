@@ -10,6 +10,7 @@ from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.jobs.executor import Executor, LocalExecutor
+from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = [
@@ -224,4 +225,4 @@ def _tables(arguments: Arguments) -> list[Table]:
     lake = arguments.context.catalog
     database = name.removesuffix(".*").removeprefix(f"{lake.warehouse}.").strip("`")
     tables = [lake.table(f"{database}.{each}") for each in lake.list_tables(database)]
-    return [table for table in tables if table.schema.options.get("type", "table") == "table"]
+    return [table for table in tables if table_type(table.schema.options) is TableType.TABLE]

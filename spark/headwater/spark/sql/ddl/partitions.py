@@ -51,12 +51,10 @@ def partition_texts(
     }
 
 
-def _read_partitions(
-    statement: Statement, table: Table, context: SqlContext
-) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
+def _read_partitions(statement: Statement) -> list[dict[str, str | None]]:
+    found: list[dict[str, str | None]] = []
     while True:
-        found.append(partition_texts(context, table, read_partition(statement)))
+        found.append(read_partition(statement))
         statement.accept(",")
         if not statement.peek("PARTITION"):
             return found
@@ -66,7 +64,7 @@ def _add(statement: Statement, table: Table, context: SqlContext) -> None:
     """``ADD [IF NOT EXISTS] PARTITION (a = 1) [PARTITION (…)]``, where the catalog keeps them."""
     statement.expect("ADD")
     ignore = statement.accept("IF", "NOT", "EXISTS")
-    specs = _read_partitions(statement, table, context)
+    specs = [partition_texts(context, table, each) for each in _read_partitions(statement)]
     if statement.peek("LOCATION"):
         raise Unsupported("ADD PARTITION … LOCATION is not supported: the files of a table are its")
     statement.end()
@@ -85,7 +83,8 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     """``DROP [IF EXISTS] PARTITION (a = 1) [, PARTITION (…)] [PURGE]``, all as one commit."""
     statement.expect("DROP")
     ignore = statement.accept("IF", "EXISTS")
-    specs = _read_partitions(statement, table, context)
+    named = _read_partitions(statement)
+    specs = [partition_texts(context, table, each) for each in named]
     statement.accept("PURGE")
     statement.end()
     present = [each.spec for each in table.partitions()]
@@ -98,7 +97,12 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
                 resource_type=ResourceType.PARTITION,
                 resource_name=name,
             )
-    wanted = [spec for spec, found in zip(specs, meant, strict=True) if found]
+    # By values: an empty text has the directory's name of null.
+    wanted = [
+        partition_values(context, table, each)
+        for each, found in zip(named, meant, strict=True)
+        if found
+    ]
     if not wanted:
         return
     table.drop_partitions(*wanted)
