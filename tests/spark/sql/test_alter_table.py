@@ -222,8 +222,13 @@ def test_an_empty_text_is_another_partition_than_null(run: Run, context: SqlCont
     def left() -> set[object]:
         return set(table.scan().to_arrow().column("d").to_pylist())
 
+    assert set(run("SHOW PARTITIONS p")) == {("d=",), ("d=null",), ("d=x",)}
+    assert run("SHOW PARTITIONS p PARTITION (d = '')") == [("d=",)]
+    assert [found.record_count for found in table.partitions()] == [1, 1, 1]
     run("ALTER TABLE p DROP PARTITION (d = '')")
     assert left() == {"x", None}
+    with pytest.raises(NotFound, match="has no partition"):
+        run("ALTER TABLE p DROP PARTITION (d = '')")
     run("ALTER TABLE p DROP PARTITION (d = NULL)")
     assert left() == {"x"}
 

@@ -302,6 +302,9 @@ def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> Non
         lake.sql(f"INSERT OVERWRITE t PARTITION (at = {at.format(17)}) SELECT 4")
         lake.write(new.drop("at"), "db.t", "overwrite", partition={"at": "2026-01-01 12:00:00"})
         assert rows(lake.sql("SELECT id, hour(at) FROM t")) == [(3, 12), (4, 17)]
+        assert rows(lake.sql("SHOW PARTITIONS t PARTITION (at = '2026-01-01 17:00:00')")) == [
+            ("at=2026-01-01 17%3A00%3A00",)
+        ]
         for option, value, problem in (
             ("replaceWhere", "at = '2026-01-01 17:00:00'", "give them as in"),
             ("partition", '{"at": "2026-01-01 17:00:00"}', "give it as in"),

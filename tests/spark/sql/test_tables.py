@@ -185,6 +185,18 @@ def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> Non
         run("DESCRIBE plain$files PARTITION (dt = 'a')")
 
 
+def test_partitions_of_local_times_are_shown_as_in_queries(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE t (id INT, at TIMESTAMP_NTZ) PARTITIONED BY (at)")
+    at = [1_000_000, 1_230_000, None]
+    rows = {"id": pa.array([1, 2, 3], pa.int32()), "at": pa.array(at, pa.timestamp("us"))}
+    context.catalog.table("db.t").write(pa.table(rows))
+    assert set(run("SHOW PARTITIONS t")) == {
+        ("at=1970-01-01 00%3A00%3A01",),
+        ("at=1970-01-01 00%3A00%3A01.23",),
+        ("at=null",),
+    }
+
+
 def test_a_dropped_table_can_be_restored(run: Run, context: SqlContext) -> None:
     run("CREATE TABLE t (id INT)")
     table_id = context.catalog.table("db.t").info.id

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.storage.commit.entries import partition_statistics
-from headwater.storage.manifest.data_file import epoch_millis
-from headwater.storage.rows.partition import partition_spec
+from headwater.storage.manifest.data_file import ManifestEntry, epoch_millis
+from headwater.storage.rows.partition import partition_spec, partition_values
 from headwater.storage.scan.expired_snapshots import naming_expired
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
 
 __all__ = ["FileInfo", "list_files", "partitions_of"]
 
@@ -73,12 +74,21 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
     return sorted(found, key=lambda file: (file.partition, file.bucket, file.level, file.name))
 
 
-def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionInfo]:
-    """The partitions of a snapshot and their contents, from its manifests; by name."""
+def partitions_of(
+    storage: TableStorage, snapshot: Snapshot | None
+) -> dict[tuple[StorageValue, ...], PartitionInfo]:
+    """The partitions of a snapshot and their contents, from its manifests; by their values."""
+    if snapshot is None:
+        return {}
     with naming_expired(storage, snapshot):
         entries = live_entries(storage, snapshot)
-    found = [
-        PartitionInfo(
+    groups: dict[bytes, list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.partition, []).append(entry)
+    found: dict[tuple[StorageValue, ...], PartitionInfo] = {}
+    for partition, group in groups.items():
+        (item,) = partition_statistics(storage, group)
+        found[partition_values(storage, partition)] = PartitionInfo(
             spec=item.spec,
             record_count=item.record_count,
             file_size_in_bytes=item.file_size_in_bytes,
@@ -86,6 +96,4 @@ def partitions_of(storage: TableStorage, snapshot: Snapshot) -> list[PartitionIn
             last_file_creation_time=item.last_file_creation_time,
             total_buckets=item.total_buckets,
         )
-        for item in partition_statistics(storage, entries)
-    ]
-    return sorted(found, key=lambda partition: partition.name)
+    return found

@@ -38,7 +38,7 @@ from headwater.storage.system_tables.partitions import (
     partitions_table,
 )
 from headwater.storage.system_tables.statistics import statistics_table
-from headwater.storage.types.values import StorageValue, parse_partition_text
+from headwater.storage.types.values import StorageValue
 
 __all__ = ["Inspect"]
 
@@ -133,14 +133,7 @@ class Inspect:
         table = self.table
         schema = table.schema
         options = schema.table_options
-        infos = table.partitions()
-        values = [
-            tuple(
-                parse_partition_text(info.spec[field.name], field.type, options)
-                for field in schema.partition_fields
-            )
-            for info in infos
-        ]
+        infos = table.partitions_by_values()
         deleted: Mapping[tuple[StorageValue, ...], int | None] = {}
         if options.deletion_vectors_enabled:
             deleted = deleted_record_counts(table.storage, self._snapshot())
@@ -159,7 +152,7 @@ class Inspect:
                 info.is_done,
                 deleted.get(own, 0),
             )
-            for info, own in zip(infos, values, strict=True)
+            for own, info in infos.items()
         ]
         return partitions_table(table.storage, records)
 

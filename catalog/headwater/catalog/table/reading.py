@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain as chained
 from typing import Self
 
 from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
@@ -23,6 +22,7 @@ from headwater.catalog.table.served_stream import ServedStream
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
+from headwater.storage.rows.partition import static_partition
 from headwater.storage.scan.appended_rows import updates_columns
 from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
@@ -39,6 +39,7 @@ from headwater.storage.schema.read_start import (
 )
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.values import StorageValue
 
 __all__ = ["ReadableTable"]
 
@@ -447,26 +448,27 @@ class ReadableTable(TableHistory):
         others are read from the latest snapshot's manifests, and have no times and no mark. Those
         that a read takes from another branch are that branch's.
         """
+        return list(self.partitions_by_values().values())
+
+    def partitions_by_values(self) -> dict[tuple[StorageValue, ...], PartitionInfo]:
+        """As `partitions`, by their values: a blank text and null have one name."""
+        storage = self._storage
         if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
             kept = self.catalog.partitions
-            return all_pages(lambda token: kept.list(self.identifier, page_token=token))
-        sources = [self._own_partitions()]
-        chain = chain_of(self._storage.layout.branch, self.schema)
-        other = other_branch(self.name, self._storage.layout.branch, self.schema)
+            listed = all_pages(lambda token: kept.list(self.identifier, page_token=token))
+            return {tuple(static_partition(storage, each.spec).values()): each for each in listed}
+        branches = [self]
+        chain = chain_of(storage.layout.branch, self.schema)
+        other = other_branch(self.name, storage.layout.branch, self.schema)
         if chain is not None:
-            for branch in (chain.snapshot_branch, chain.delta_branch):
-                sources.append(self.branch(branch)._own_partitions())
+            branches += [self.branch(chain.snapshot_branch), self.branch(chain.delta_branch)]
         elif other is not None:
             branch, is_first = other
-            sources.insert(0 if is_first else 1, self.branch(branch)._own_partitions())
-        found: dict[str, PartitionInfo] = {}
-        for partition in chained(*sources):
-            found.setdefault(partition.name, partition)
-        return sorted(found.values(), key=lambda partition: partition.name)
-
-    def _own_partitions(self) -> list[PartitionInfo]:
-        snapshot = self.pointer.latest()
-        return [] if snapshot is None else partitions_of(self._storage, snapshot)
+            branches.insert(0 if is_first else 1, self.branch(branch))
+        found: dict[tuple[StorageValue, ...], PartitionInfo] = {}
+        for each in branches:
+            found = {**partitions_of(each.storage, each.pointer.latest()), **found}
+        return dict(sorted(found.items(), key=lambda item: item[1].name))
 
 
 def _changes_asked(

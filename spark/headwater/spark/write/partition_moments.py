@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyspark.sql.functions as sf
 import pyspark.sql.types as st
@@ -14,7 +14,7 @@ from headwater.spark.condition_text import is_moment
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["in_session_zone"]
+__all__ = ["in_session_zone", "moment_texts"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -49,3 +49,20 @@ def _moment(spark: SparkSession, name: str, text: str) -> dt.datetime:
     if row is None or row[0] is None:
         raise Invalid(f"'{text}' is no TIMESTAMP of partition column '{name}'")
     return _EPOCH + dt.timedelta(microseconds=row[0])
+
+
+def moment_texts(spark: SparkSession, micros: Sequence[int]) -> list[str]:
+    """Moments as Spark shows them, in the session's time zone.
+
+    Args:
+        spark: The session.
+        micros: Microseconds since the epoch.
+    """
+    if not micros:
+        return []
+    numbers = sf.split(sf.lit(",".join(map(str, micros))), ",")
+    texts = sf.transform(
+        numbers, lambda each: sf.timestamp_micros(each.cast("long")).cast("string")
+    )
+    (row,) = spark.range(1).select(texts).collect()
+    return list(row[0])

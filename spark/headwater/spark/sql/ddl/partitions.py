@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.sql.context import SqlContext
@@ -13,9 +14,14 @@ from headwater.spark.sql.statement import Statement
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.rows.partition import static_partition
-from headwater.storage.types.values import partition_text
+from headwater.storage.types.values import StorageValue, partition_text
 
-__all__ = ["PARTITION_CLAUSES", "partition_texts", "partition_values"]
+__all__ = [
+    "PARTITION_CLAUSES",
+    "matching_partitions",
+    "partition_texts",
+    "partition_values",
+]
 
 
 def partition_values(
@@ -51,6 +57,31 @@ def partition_texts(
     }
 
 
+def matching_partitions(
+    context: SqlContext, table: Table, partitions: Sequence[Mapping[str, str | None]]
+) -> list[dict[tuple[StorageValue, ...], PartitionInfo]]:
+    """For each of some partitions, those that have its values in the columns it names.
+
+    Raises:
+        Invalid: A value is not of its column's type.
+        NotFound: A column is no partition column.
+    """
+    keys = table.schema.partition_keys
+    wanted = [
+        static_partition(table.storage, partition_values(context, table, each)).items()
+        for each in partitions
+    ]
+    present = table.partitions_by_values()
+    return [
+        {
+            values: found
+            for values, found in present.items()
+            if items <= dict(zip(keys, values, strict=True)).items()
+        }
+        for items in wanted
+    ]
+
+
 def _read_partitions(statement: Statement) -> list[dict[str, str | None]]:
     found: list[dict[str, str | None]] = []
     while True:
@@ -84,20 +115,19 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     statement.expect("DROP")
     ignore = statement.accept("IF", "EXISTS")
     named = _read_partitions(statement)
-    specs = [partition_texts(context, table, each) for each in named]
     statement.accept("PURGE")
     statement.end()
-    present = [each.spec for each in table.partitions()]
-    meant = [_matching(present, spec) for spec in specs]
-    for spec, found in zip(specs, meant, strict=True):
+    meant = matching_partitions(context, table, named)
+    for spec, found in zip(named, meant, strict=True):
         if not found and not ignore:
-            name = "/".join(f"{key}={value}" for key, value in spec.items())
+            texts = partition_texts(context, table, spec)
+            name = "/".join(f"{key}={value}" for key, value in texts.items())
             raise NotFound(
                 f"table {table.name} has no partition {name}",
                 resource_type=ResourceType.PARTITION,
                 resource_name=name,
             )
-    # By values: an empty text has the directory's name of null.
+    # By values: a blank text has the directory's name of null.
     wanted = [
         partition_values(context, table, each)
         for each, found in zip(named, meant, strict=True)
@@ -107,14 +137,8 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
         return
     table.drop_partitions(*wanted)
     if table.schema.table_options.partitions_in_catalog and not table.info.is_external:
-        gone = [spec for found in meant for spec in found]
+        gone = [each.spec for found in meant for each in found.values()]
         table.catalog.partitions.drop(table.identifier, gone)
-
-
-def _matching(
-    present: Sequence[Mapping[str, str]], spec: Mapping[str, str]
-) -> list[Mapping[str, str]]:
-    return [each for each in present if spec.items() <= each.items()]
 
 
 PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table, SqlContext], None]] = {

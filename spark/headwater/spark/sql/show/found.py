@@ -9,7 +9,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.ddl.partitions import partition_texts
+from headwater.spark.sql.ddl.partitions import matching_partitions
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.types.data_type import DataField, from_arrow
 
@@ -65,15 +65,15 @@ def partition_details(
     """
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
-    wanted = partition_texts(context, table, partition)
-    found = next((each for each in table.partitions() if wanted == dict(each.spec)), None)
-    if found is None:
+    (matching,) = matching_partitions(context, table, [partition])
+    if len(partition) < len(table.schema.partition_keys) or not matching:
         raise NotFound(
             f"table {table.name} has no partition {dict(partition)}; name all of its columns, "
             f"{', '.join(table.schema.partition_keys)}",
             resource_type=ResourceType.PARTITION,
             resource_name=str(dict(partition)),
         )
+    (found,) = matching.values()
     parameters = {
         "fileCount": found.file_count,
         "fileSizeInBytes": found.file_size_in_bytes,

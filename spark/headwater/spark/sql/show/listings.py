@@ -12,23 +12,19 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
-from headwater.spark.sql.ddl.partitions import partition_texts
+from headwater.spark.sql.ddl.partitions import matching_partitions
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
 from headwater.spark.sql.session_options import named_table
 from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
+from headwater.spark.sql.show.partition_names import shown_partitions
 from headwater.spark.sql.show.texts import shown_options, table_information
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.files.layout import escape_path_name
-from headwater.storage.options import TableOptions
-from headwater.storage.rows.partition import static_partition
-from headwater.storage.types.values import partition_text
 
 __all__ = ["HANDLERS"]
 
-_READABLE = TableOptions({"partition.legacy-name": "false"})
 _TABLES: Mapping[str, type] = {"namespace": str, "tableName": str, "isTemporary": bool}
 
 
@@ -156,23 +152,8 @@ def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
     statement.end()
     if not table.schema.partition_keys:
         raise Invalid(f"table {table.name} has no partitions")
-    wanted = partition_texts(context, table, partition).items()
-    rows = [
-        (_shown_partition(table, found.spec),)
-        for found in table.partitions()
-        if wanted <= found.spec.items()
-    ]
-    return answer({"partition": str}, rows)
-
-
-def _shown_partition(table: Table, spec: Mapping[str, str]) -> str:
-    """A partition's name as Spark shows it: a date is a date, whatever its directory's name is."""
-    parts = []
-    for name, value in static_partition(table.storage, spec).items():
-        field = table.schema.column(name)
-        text = "null" if value is None else partition_text(value, field, _READABLE)
-        parts.append(f"{escape_path_name(name)}={escape_path_name(text)}")
-    return "/".join(parts)
+    (found,) = matching_partitions(context, table, [partition])
+    return answer({"partition": str}, [(name,) for name in shown_partitions(context, table, found)])
 
 
 def _properties(statement: Statement, context: SqlContext) -> pa.Table:
