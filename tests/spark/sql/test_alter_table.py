@@ -233,6 +233,20 @@ def test_an_empty_text_is_another_partition_than_null(run: Run, context: SqlCont
     assert left() == {"x"}
 
 
+def test_partitions_are_named_by_columns_that_are_theirs(run: Run) -> None:
+    run("CREATE TABLE p (id INT) PARTITIONED BY (d STRING)")
+    run("CREATE TABLE plain (id INT, d STRING)")
+    for statement in (
+        "ALTER TABLE {} DROP PARTITION ({})",
+        "ALTER TABLE {} DROP IF EXISTS PARTITION ({})",
+        "TRUNCATE TABLE {} PARTITION ({})",
+    ):
+        with pytest.raises(Invalid, match=r"db\.plain has no partitions"):
+            run(statement.format("plain", "d = 'x'"))
+        with pytest.raises(Invalid, match="a column twice"):
+            run(statement.format("p", "d = 'x', D = 'y'"))
+
+
 def test_partitions_that_the_catalog_keeps_come_and_go(run: Run, context: SqlContext) -> None:
     run(
         "CREATE TABLE p (id INT) PARTITIONED BY (d DATE, h INT) "

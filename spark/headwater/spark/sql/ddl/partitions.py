@@ -30,11 +30,15 @@ def partition_values(
     """A partition's values as Spark reads them, by the columns' own names.
 
     Raises:
-        Invalid: A moment is none.
+        Invalid: The table has no partitions, a column stands twice, or a moment is none.
         NotFound: A column is no partition column.
     """
     fields = table.schema.partition_fields
+    if not fields:
+        raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
     named = {column_name(fields, key): value for key, value in partition.items()}
+    if len(named) < len(partition):
+        raise Invalid(f"the partition ({', '.join(partition)}) has a column twice")
     spark = context.session.spark
     return with_stored_texts(spark, table.schema, in_session_zone(spark, table.schema, named))
 

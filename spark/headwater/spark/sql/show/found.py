@@ -10,7 +10,7 @@ from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.partitions import matching_partitions
-from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.types.data_type import DataField, from_arrow
 
 __all__ = ["Found", "fields_of", "partition_details", "table_or_view"]
@@ -63,8 +63,6 @@ def partition_details(
         Invalid: The table has no partitions.
         NotFound: There is no such partition.
     """
-    if not table.schema.partition_keys:
-        raise Invalid(f"table {table.name} has no partitions: leave PARTITION out")
     (matching,) = matching_partitions(context, table, [partition])
     if len(partition) < len(table.schema.partition_keys) or not matching:
         raise NotFound(
