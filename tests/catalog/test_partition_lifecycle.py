@@ -220,6 +220,9 @@ def test_what_does_not_expire_is_refused(lake: Lake) -> None:
         table.expire_partitions(older_than=DAY, strategy="size")
     with pytest.raises(Invalid, match="negative"):
         table.expire_partitions(older_than=-DAY)
+    for pattern in ("$day", "$dt $hour", "2026-01-01"):
+        with pytest.raises(Invalid, match=r"does not make a time of .* which are dt"):
+            table.expire_partitions(older_than=DAY, timestamp_pattern=pattern)
     whole = lake.create_table("sales.whole", COLUMNS)
     with pytest.raises(Invalid, match="has no partitions"):
         whole.expire_partitions(older_than=DAY)

@@ -81,8 +81,8 @@ class TableLifecycle(ReadableTable):
             dry_run: Only say what would go.
 
         Raises:
-            Invalid: The table has no partitions, no age is given or set, or the form of times is
-                not one that Headwater reads.
+            Invalid: The table has no partitions, no age is given or set, the pattern does not name
+                partition columns, or the form of times is not one that Headwater reads.
             Conflict: Other commits changed the partitions each time.
             OutcomeUnknown: A commit may have happened.
         """
@@ -100,8 +100,10 @@ class TableLifecycle(ReadableTable):
         if retention is None:
             raise Invalid(
                 f"table {self.name}: its partitions do not expire; set "
-                "'partition.expiration-time', or give older_than"
+                "'partition.expiration-time', or give that time with the call"
             )
+        if retention.strategy is ExpirationStrategy.VALUES_TIME:
+            retention.times.check(self.schema.partition_keys)
         pointer, chain = self.pointer, chain_options(self.schema)
         identifiers = [self.identifier]
         if chain is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -48,6 +48,22 @@ class PartitionTimes:
             options.raw.get("partition.timestamp-pattern"), options.raw.get(_FORMATTER)
         )
 
+    def check(self, partition_keys: Sequence[str]) -> None:
+        """Refuse a pattern from which no time of a partition comes.
+
+        Raises:
+            Invalid: It names another column, or none.
+        """
+        if self.pattern is None:
+            return
+        text, *rest = _places(partition_keys).split(self.pattern)
+        if not rest or "$" in "".join([text, *rest[1::2]]):
+            raise Invalid(
+                f"option 'partition.timestamp-pattern': '{self.pattern}' does not make a time of "
+                "partition columns alone; write $ before their names, which are "
+                f"{', '.join(partition_keys)}"
+            )
+
     def time(self, values: Mapping[str, str | None]) -> datetime | None:
         """A partition's time, in no zone; None when its values are not a time.
 
@@ -72,11 +88,8 @@ class PartitionTimes:
     def _filled(self, values: Mapping[str, str | None]) -> str | None:
         """The pattern with values in the places of names; None if one of them is null."""
         assert self.pattern is not None
-        # A name may begin with another's: $dt1 is not $dt.
-        names = sorted(values, key=len, reverse=True)
-        places = re.compile(r"\$(" + "|".join(map(re.escape, names)) + ")")
         parts: list[str] = []
-        for number, part in enumerate(places.split(self.pattern)):
+        for number, part in enumerate(_places(values).split(self.pattern)):
             filled = values[part] if number % 2 else part
             if filled is None:
                 return None
@@ -115,6 +128,13 @@ class PartitionTimes:
             "reads years (yyyy), months (MM), days (dd), hours (HH), minutes (mm), seconds (ss) "
             "and fractions (SSS) in digits, once each, and text in single quotes"
         )
+
+
+def _places(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds columns' names in a pattern, each after its ``$``."""
+    # A name may begin with another's: $dt1 is not $dt.
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(r"\$(" + "|".join(map(re.escape, longest_first)) + ")")
 
 
 def _digits(letter: str, count: int) -> str:
