@@ -1,6 +1,7 @@
 """``CALL``: how calls are read, and what each procedure does."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,15 +98,41 @@ def test_compact_takes_partitions_or_a_condition(run: Run, table: Table) -> None
         "compact_strategy => 'some'": "'full' or 'minor'",
         "order_by => 'id'": "order_by needs order_strategy",
         "partition_idle_time => '1 h', order_strategy => 'order', order_by => 'id'": "not for sort",
+        "partition_idle_time => '1 h', order_by => 'id'": "not for sort",
+        "buckets => '0'": r"no fixed number of buckets \('bucket' is -1\)",
     }.items():
         with pytest.raises(Invalid, match=message):
             run(f"CALL sys.compact(table => 't', {arguments})")
 
 
+def test_compact_takes_numbers_of_buckets(run: Run, context: SqlContext) -> None:
+    run(
+        "CREATE TABLE k (id INT) TBLPROPERTIES "
+        "('primary-key' = 'id', 'bucket' = '4', 'write-only' = 'true')"
+    )
+    keyed = context.catalog.table("db.k")
+    for _ in range(2):
+        keyed.write({"id": list(range(40))})
+    assert run("CALL sys.compact(table => 'k', buckets => '0 - 1, 3')") == DONE
+    assert Counter(file.bucket for file in keyed.files()) == {0: 1, 1: 1, 2: 2, 3: 1}
+    for buckets, message in {
+        "0,,1": "'' is no number or range",
+        "-1": "'-1' is no number or range",
+        "3-1": "ends before it begins",
+        "0-4": "has the buckets 0 to 3, and none is 4",
+        "7-99999999999": "none is 7",
+    }.items():
+        with pytest.raises(Invalid, match=message):
+            run(f"CALL sys.compact(table => 'k', buckets => '{buckets}')")
+    run("CREATE TABLE c (id INT) TBLPROPERTIES ('bucket'='2','bucket-key'='id')")
+    with pytest.raises(Invalid, match="sorting is of whole partitions"):
+        run("CALL sys.compact('c', NULL, NULL, 'order', 'id', NULL, NULL, NULL, '0')")
+
+
 def test_compact_sorts_and_lays_options_over(run: Run, table: Table) -> None:
     run(
         "CALL sys.compact(table => 't', partitions => 'p=0;p=1', order_strategy => 'zorder', "
-        "order_by => 'id', options => 'target-file-size=1 mb')"
+        "order_by => 'ID', options => 'target-file-size=1 mb')"
     )
     assert (files(table, 0), files(table, 1)) == (1, 1)
     run("CALL sys.compact(table => 't', compact_strategy => 'minor')")

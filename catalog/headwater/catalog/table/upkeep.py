@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -60,6 +60,7 @@ class TableUpkeep(TableLifecycle):
         full: bool | None = None,
         order_strategy: str | None = None,
         order_by: str | Sequence[str] = (),
+        buckets: Collection[int] | None = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Rewrite files into fewer: same rows, quicker to read.
@@ -79,6 +80,7 @@ class TableUpkeep(TableLifecycle):
                 partition: ``order``, or along a curve through the columns, ``zorder`` or
                 ``hilbert``. ``none`` is the same as None.
             order_by: The columns to sort by; text separates them by commas.
+            buckets: Only the buckets with these numbers, where ``bucket`` fixes how many there are.
             executor: Runs the compaction's tasks; this process unless given.
 
         Returns:
@@ -106,6 +108,7 @@ class TableUpkeep(TableLifecycle):
                 where=self._predicate(where, self._storage),
                 full=full,
                 order=order,
+                numbers=buckets,
             )
         )
 

@@ -72,6 +72,7 @@ def compact_table(
     where: Predicate | None = None,
     full: bool | None = None,
     order: SortKey | None = None,
+    numbers: Collection[int] | None = None,
 ) -> Snapshot | None:
     """Rewrite files into fewer; a bucket, or a group of an append table's files, is a task.
 
@@ -87,13 +88,14 @@ def compact_table(
         full: Compact all there is; else only what is due. None is what is due in a table that is
             clustered incrementally, and all in others.
         order: Sort all rows of an append table so.
+        numbers: Only the buckets with these numbers.
 
     Raises:
         Invalid: The arguments contradict each other, or the table.
         Unsupported: The table cannot be compacted.
         Conflict, OutcomeUnknown: As `run_job`.
     """
-    jobs = _compaction_jobs(storage, partition, where, full, order)
+    jobs = _compaction_jobs(storage, partition, where, full, order, numbers)
     done: Snapshot | None = None
     for job in jobs:
         done = run_job(job, pointer, executor) or done
@@ -112,7 +114,7 @@ def compaction_due(
     """
     sizes = [
         task.size
-        for job in _compaction_jobs(storage, None, None, full, None)
+        for job in _compaction_jobs(storage, None, None, full, None, None)
         for task in job.plan(base)
     ]
     return CompactionDue(len(sizes), sum(sizes))
@@ -124,6 +126,7 @@ def _compaction_jobs(
     where: Predicate | None,
     full: bool | None,
     order: SortKey | None,
+    numbers: Collection[int] | None,
 ) -> Sequence[Job[Any]]:
     """The jobs that compact a table, one after the other."""
     wanted: PartitionFilter | None = None
@@ -133,7 +136,10 @@ def _compaction_jobs(
         raise Invalid("sorting rewrites all files: leave out full=False")
     options = CompactionOptions(storage.schema.options)
     leaves_past = options.skips_expired_partitions
-    if order is not None or options.clusters_incrementally:
+    sorts = order is not None or options.clusters_incrementally
+    if numbers is not None:
+        _check_numbers(storage, numbers, sorts=sorts)
+    if sorts:
         return [
             SortJob(
                 storage,
@@ -146,11 +152,34 @@ def _compaction_jobs(
         ]
     wanted = wanted or PartitionFilter.whole_table(storage)
     job = _Compaction(
-        storage, full is not False, wanted=wanted, leaves_past=leaves_past, retries=_RETRIES
+        storage,
+        full is not False,
+        wanted=wanted,
+        numbers=numbers,
+        leaves_past=leaves_past,
+        retries=_RETRIES,
     )
     if storage.schema.table_options.bucket == POSTPONE_BUCKET:
         return [_Spreading(storage, wanted), job]
     return [job]
+
+
+def _check_numbers(storage: TableStorage, numbers: Collection[int], *, sorts: bool) -> None:
+    """Refuse numbers of buckets where a table has no such buckets, or files of several of them."""
+    count = storage.schema.table_options.bucket
+    if count < 1:
+        raise Invalid(
+            f"table {storage.name} has no fixed number of buckets ('bucket' is {count}): "
+            "leave buckets out"
+        )
+    if sorts:
+        raise Invalid(f"table {storage.name}: sorting is of whole partitions: leave buckets out")
+    wrong = [number for number in numbers if not 0 <= number < count]
+    if wrong or not numbers:
+        raise Invalid(
+            f"table {storage.name} has the buckets 0 to {count - 1}, and "
+            + (f"none is {wrong[0]}" if wrong else "buckets names none")
+        )
 
 
 def spread_postponed(
@@ -389,6 +418,7 @@ class _Compaction:
     buckets: Collection[tuple[bytes, int]] | None = None
     identifier: int = BATCH_IDENTIFIER
     wanted: PartitionFilter | None = None
+    numbers: Collection[int] | None = None
     leaves_past: bool = False
     least_runs: int = 0
     retries: int = 0
@@ -412,6 +442,8 @@ class _Compaction:
         if wanted is not None:
             included = wanted.chosen(task.partition for task in tasks)
             tasks = [task for task in tasks if task.partition in included]
+        if self.numbers is not None:
+            tasks = [task for task in tasks if task.bucket in self.numbers]
         if self.leaves_past:
             past = past_partitions(self.storage, (task.partition for task in tasks))
             tasks = [task for task in tasks if task.partition not in past]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 
 from headwater.catalog.model.identifier import Identifier
@@ -10,6 +11,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.call.partitions import chosen_partitions, partition_condition
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.sql.ddl.options import check_options
+from headwater.spark.sql.names import column_name
 from headwater.storage.commit.manifest_compaction import unordered_manifests
 from headwater.storage.errors import HeadwaterError, Invalid, Unsupported
 from headwater.storage.maintenance.partition_expiry import partition_updates
@@ -24,6 +26,7 @@ __all__ = ["compact", "compact_database", "compact_manifest", "rewrite_file_inde
 _LOG = logging.getLogger(__name__)
 # A condition is evaluated as a whole, and its depth is bounded.
 _PARTITIONS_A_COMMIT = 200
+_RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?", re.ASCII)
 _STRATEGIES = {None: None, "full": True, "minor": False}
 
 
@@ -36,23 +39,52 @@ def compact(arguments: Arguments) -> Rows:
     full = _STRATEGIES[None if strategy is None else strategy.lower()]
     where = chosen_partitions(arguments, table)
     order = arguments.text("order_strategy")
+    buckets = _bucket_numbers(arguments, table)
+    fields, names = table.schema.fields, (arguments.text("order_by") or "").split(",")
+    columns = [column_name(fields, name.strip()) for name in names if name.strip()]
     idle = arguments.duration("partition_idle_time")
     if idle is not None:
-        if order is not None and order.strip().lower() != "none":
-            raise Invalid("partition_idle_time is not for sorting: leave order_strategy out")
+        if columns or (order is not None and order.strip().lower() != "none"):
+            raise Invalid(
+                "partition_idle_time is not for sorting: leave order_strategy and order_by out"
+            )
         if where is not None:
             raise Invalid("partition_idle_time chooses partitions: leave partitions and where out")
         for condition in _idle(table, idle.total_seconds() * 1000):
-            table.compact(where=condition, full=full, executor=arguments.context.session.executor)
+            table.compact(
+                where=condition,
+                full=full,
+                buckets=buckets,
+                executor=arguments.context.session.executor,
+            )
         return [(True,)]
     table.compact(
         where=where,
         full=full,
         order_strategy=order,
-        order_by=arguments.text("order_by") or (),
+        order_by=columns,
+        buckets=buckets,
         executor=arguments.context.session.executor,
     )
     return [(True,)]
+
+
+def _bucket_numbers(arguments: Arguments, table: Table) -> list[int] | None:
+    """The numbers that ``buckets`` names: ``0-3,7`` are five; None where it is not given."""
+    text = arguments.text("buckets")
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise Invalid(f"argument 'buckets': '{part.strip()}' is no number or range as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise Invalid(f"argument 'buckets': '{part.strip()}' ends before it begins")
+        # No more than one that the table lacks.
+        found.update(range(first, min(last, max(first, table.schema.table_options.bucket)) + 1))
+    return sorted(found)
 
 
 def _idle(table: Table, millis: float) -> Iterator[Predicate]:

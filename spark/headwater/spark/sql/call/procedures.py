@@ -53,9 +53,10 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
     (
         "compact",
         "table partitions? compact_strategy? order_strategy? order_by? where? options? "
-        "partition_idle_time?",
+        "partition_idle_time? buckets?",
         compaction.compact, _RESULT,
-        "Rewrite files into fewer, of all partitions or of some; sort an append table's rows.",
+        "Rewrite files into fewer, of all partitions and buckets or of some (`buckets` is "
+        "`0-3,7`); sort an append table's rows.",
     ),
     (
         "compact_database",
