@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from headwater.catalog.model.column import columns_from_arrow
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewSchema
 from headwater.catalog.table.table import Table
+from headwater.spark import SparkLake
 from headwater.spark.sql.call.procedures import LEFT_OUT, PROCEDURES
 from headwater.spark.sql.context import SqlContext
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
@@ -103,6 +105,30 @@ def test_compact_takes_partitions_or_a_condition(run: Run, table: Table) -> None
     }.items():
         with pytest.raises(Invalid, match=message):
             run(f"CALL sys.compact(table => 't', {arguments})")
+
+
+@pytest.mark.spark
+def test_conditions_of_calls_mean_what_they_mean_to_spark(lake: SparkLake) -> None:
+    """Moments in the session's time zone, CHAR filled up, constants computed."""
+    lake.sql("CREATE TABLE db.m (id INT, at TIMESTAMP, c CHAR(3)) PARTITIONED BY (at, c)")
+    table = lake.catalog.table("db.m")
+    at = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (12, 17)]
+    for _ in range(2):
+        table.write({"id": [1, 2], "at": at, "c": ["q  ", "r  "]})
+    zone = str(lake.spark.conf.get("spark.sql.session.timeZone"))
+    lake.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for where, left in (
+            ("at = '2026-01-01 17:00:00'", 4),  # Of no partition: they are 07:00 and 12:00 there.
+            ("at = '2026-01-01 12:00:00'", 3),
+            ("c = concat('q', '')", 2),
+        ):
+            lake.sql(f'CALL sys.compact(table => "db.m", where => "{where}")')
+            assert len(table.files()) == left
+        with pytest.raises(Unsupported, match="is not supported"):
+            lake.sql("CALL sys.compact(table => 'db.m', where => 'lower(c) = c')")
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 def test_compact_takes_numbers_of_buckets(run: Run, context: SqlContext) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
-from headwater.spark.sql.call.partitions import chosen_partitions, partition_condition
+from headwater.spark.sql.call.partitions import chosen_partitions, chosen_rows, partition_condition
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.sql.ddl.options import check_options
 from headwater.spark.sql.names import column_name
@@ -176,7 +176,7 @@ def rewrite_file_index(arguments: Arguments) -> Rows:
     """Make the file indexes those that the options ask for."""
     table = arguments.table()
     made = table.rewrite_file_indexes(
-        where=arguments.text("where"), executor=arguments.context.session.executor
+        where=chosen_rows(arguments, table), executor=arguments.context.session.executor
     )
     entries = [] if made is None else delta_entries(table.storage, made.delta_manifest_list) or []
     added = [entry for entry in entries if entry.kind is FileKind.ADD]

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.catalog.table.table import Table
+from headwater.spark.char_types import holds
+from headwater.spark.condition_text import is_read_alike
 from headwater.spark.sql.call.procedure import Arguments
 from headwater.spark.sql.names import column_name
-from headwater.storage.errors import Invalid
+from headwater.spark.write.condition_needs import rows_told
+from headwater.spark.write.update import TARGET
+from headwater.storage.errors import HeadwaterError, Invalid, Unsupported
+from headwater.storage.predicate.filter import columns_of, parse_predicate
 from headwater.storage.predicate.tree import And, Comparison, IsNull, Or, Predicate
 from headwater.storage.rows.partition import static_partition
+from headwater.storage.types.atomic_type import Root
 
-__all__ = ["chosen_partitions", "partition_condition", "partitions_of_text"]
+__all__ = ["chosen_partitions", "chosen_rows", "partition_condition", "partitions_of_text"]
 
 
 def partitions_of_text(table: Table, text: str) -> list[dict[str, str]]:
@@ -55,16 +61,48 @@ def partition_condition(table: Table, spec: Mapping[str, str]) -> Predicate:
     )
 
 
-def chosen_partitions(arguments: Arguments, table: Table) -> str | Predicate | None:
+def chosen_partitions(arguments: Arguments, table: Table) -> Predicate | None:
     """The condition that ``partitions`` or ``where`` say; None where neither is given.
 
     Raises:
-        Invalid: Both are given.
+        Invalid: Both are given, or one of them is not of its form.
+        NotFound: A column does not exist.
+        Unsupported: As `chosen_rows`.
     """
-    partitions, where = arguments.text("partitions"), arguments.text("where")
+    partitions = arguments.text("partitions")
     if partitions is None:
-        return where
-    if where is not None:
+        return chosen_rows(arguments, table)
+    if arguments.text("where") is not None:
         raise Invalid("partitions and where say both what is meant: give one of them")
     specs = partitions_of_text(table, partitions)
     return Or(tuple(partition_condition(table, spec) for spec in specs))
+
+
+def chosen_rows(arguments: Arguments, table: Table) -> Predicate | None:
+    """The condition that ``where`` says, as Spark reads it; None where it is not given.
+
+    Raises:
+        Invalid: It is no condition.
+        NotFound: A column does not exist.
+        Unsupported: Only Spark could tell of rows whether they fulfil it.
+    """
+    where = arguments.text("where")
+    if where is None:
+        return None
+    schema = table.schema
+    problem: HeadwaterError
+    try:
+        own = parse_predicate(where, schema)
+        kinds = [schema.column(name).type for name in columns_of(own)]
+        if is_read_alike(where, own, schema) and not any(holds(k, (Root.CHAR,)) for k in kinds):
+            return own
+        problem = Unsupported(
+            f"argument 'where': '{where}' is not understood here as Spark reads it: compare "
+            "columns with constants, moments with their zone, as in '2026-01-31 12:00:00Z'"
+        )
+    except Unsupported as error:
+        problem = error
+    told = rows_told(arguments.context.session.spark, table.storage, where, TARGET)
+    if told is None:
+        raise problem
+    return told
