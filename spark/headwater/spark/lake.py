@@ -285,8 +285,8 @@ class SparkLake:
         ``write-only`` leave it to others.
 
         Args:
-            df: Rows with the table's columns, in any order; nullable ones may be missing. A
-                column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D`` says what each row does.
+            df: Rows with the table's columns, in any order and case; nullable ones may be missing.
+                A column ``_ROW_KIND`` of ``+I``, ``-U``, ``+U``, ``-D`` says what each row does.
             name: ``database.table``.
             mode: ``append``, or ``overwrite`` to replace what the table holds.
             partition: With ``overwrite``: replace the partitions with these values of some or all

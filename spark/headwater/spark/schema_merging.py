@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headwater.spark.names import columns_by_name
 from headwater.spark.option_values import boolean_value
 from headwater.storage.casts.type_changes import equal_types, is_widening, refuse_type_change
 from headwater.storage.errors import Invalid
@@ -76,19 +77,23 @@ class SchemaMerging:
         self, path: tuple[str, ...], present: Sequence[DataField], given: Sequence[DataField]
     ) -> Iterator[SchemaChange]:
         own = {field.name: field for field in present}
-        alike = {field.name.casefold(): field for field in present}
+        named = columns_by_name(list(own), [field.name for field in given])
+        found = {other: own[name] for name, other in named.items()}
+        alike = {name.casefold(): name for name in own}
         for field in given:
+            if field.name in found:
+                at = (*path, found[field.name].name)
+                yield from self._type(at, found[field.name].type, field.type)
+                continue
             at = (*path, field.name)
-            found = own.get(field.name) or alike.get(field.name.casefold())
-            if found is None:
-                yield AddColumn(at, replace(field.type, nullable=True))
-            elif found.name != field.name:
+            folded = field.name.casefold()
+            if folded in alike:
                 raise Invalid(
-                    f"column '{'.'.join(at)}' and the table's '{found.name}' differ only in case; "
-                    "name it as the table does"
+                    f"column '{'.'.join(at)}' and column '{alike[folded]}' differ only in case; "
+                    "give it another name"
                 )
-            else:
-                yield from self._type(at, found.type, field.type)
+            alike[folded] = field.name
+            yield AddColumn(at, replace(field.type, nullable=True))
 
     def _type(
         self, path: tuple[str, ...], present: DataType, given: DataType

@@ -51,7 +51,7 @@ def test_each_column_of_a_source_stands_for_one(strict: SparkLake) -> None:
 
 def test_columns_that_differ_in_case_are_not_dropped(strict: SparkLake) -> None:
     strict.sql("CREATE TABLE db.t (id INT, a INT)")
-    with pytest.raises(Invalid, match="column 'A' and the table's 'a' differ only in case"):
+    with pytest.raises(Invalid, match="column 'A' and column 'a' differ only in case"):
         strict.sql(
             "MERGE WITH SCHEMA EVOLUTION INTO db.t USING (SELECT 1 AS id, 7 AS a, 8 AS A) s "
             "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from headwater.spark.names import quoted
 from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
+from headwater.spark.write.column_case import batch_as_named
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
 from headwater.storage.options.assignment_options import AssignmentOptions
@@ -44,8 +45,10 @@ def check_columns(df: DataFrame, storage: TableStorage) -> None:
     Raises:
         Invalid: A column is unknown, missing or of the wrong type.
     """
-    empty = spark_arrow_schema(df.schema).empty_table()
-    plain, _ = take_row_kinds(empty, None, storage.schema, storage.name)
+    schema = spark_arrow_schema(df.schema)
+    empty = batch_as_named(pa.RecordBatch.from_pylist([], schema), storage.schema)
+    rows = pa.Table.from_batches([empty])
+    plain, _ = take_row_kinds(rows, None, storage.schema, storage.name)
     coerce(plain, storage.schema, storage.name, storage.runtime.time_zone)
 
 

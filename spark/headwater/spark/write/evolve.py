@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyspark.sql.types as st
 
 from headwater.catalog.table.table import Table
-from headwater.spark.names import columns_by_name
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.types import nullable_type, paimon_schema
 from headwater.storage.errors import AlreadyExists, Conflict
@@ -18,19 +17,14 @@ _ATTEMPTS = 3
 
 
 def evolve(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
-    """As `merge_columns`, for columns whose names may differ from the table's in case.
+    """As `merge_columns`, for the columns of a query.
 
     Fields of structs are nullable: those of a query are not where it writes constants.
 
     Raises:
         Invalid, Unsupported, AlreadyExists, Conflict: As `merge_columns`.
     """
-    found = columns_by_name(list(table.schema.field_by_name), rows.names)
-    own = {given: name for name, given in found.items()}
-    fields = [
-        st.StructField(own.get(each.name, each.name), nullable_type(each.dataType))
-        for each in rows.fields
-    ]
+    fields = [st.StructField(each.name, nullable_type(each.dataType)) for each in rows.fields]
     return merge_columns(table, st.StructType(fields), merging)
 
 

@@ -12,12 +12,13 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns, with_stored_texts, with_stored_values
 from headwater.spark.literal import literal
-from headwater.spark.names import quoted
+from headwater.spark.names import column_of, quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.column_case import frame_as_named
 from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.nested_defaults import with_another_column, with_nested_defaults
@@ -81,6 +82,7 @@ def write_frame(
     _check_mode(mode, partition, dynamic, replace_where)
     if merging is not None:
         table = merge_columns(table, df.schema, merging)
+    df = frame_as_named(df, table.schema)
     replaced: str | None = None
     if unchanged_since is not None:
         replaced = replace_where
@@ -90,6 +92,8 @@ def write_frame(
             replace_rows(session, table, df, replace_where)
             return
     if partition is not None:
+        names = list(table.schema.partition_keys)
+        partition = {column_of(name, names) or name: each for name, each in partition.items()}
         partition = in_session_zone(session.spark, table.schema, partition)
         partition = with_stored_texts(session.spark, table.schema, partition)
     df = _with_partition(df, table, partition or {})
@@ -181,6 +185,7 @@ def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:
     primary = list(schema.primary_keys)
     if not primary:
         raise Invalid(f"table {table.name} has no primary key; say what to delete by where")
+    keys = frame_as_named(keys, schema)
     missing = [column for column in primary if column not in keys.columns]
     if missing:
         raise Invalid(

@@ -37,6 +37,7 @@ from pyspark.sql.datasource import (
 
 from headwater.spark.char_types import stored_batch
 from headwater.spark.options import WriteOptions
+from headwater.spark.write.column_case import batch_as_named
 from headwater.spark.write.narrow_rows import WideRow, narrow_rows
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
@@ -117,8 +118,9 @@ class _Target:
                         f"table {self.plan.storage.name}: one task got more than {TASK_RANGE:,} "
                         "rows; write with SparkLake.write, which spreads rows by bucket"
                     )
+                named = batch_as_named(batch, self.plan.storage.schema)
                 # Rows that were brought to their buckets are as they are stored.
-                writer.write(batch if self.clustered else self._stored(batch))
+                writer.write(named if self.clustered else self._stored(named))
             return WrittenFiles(name, tuple(writer.finish()))
 
     def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
