@@ -157,11 +157,10 @@ class _Draft:
                     self._refuse_key(path, self.schema.primary_keys, "primary key", "make nullable")
                 self._replace(path, lambda f: self._with_nullability(f, path, nullable))
             case UpdateColumnComment(path, text):
-                self._refuse_part(path, "comment")
                 self._refuse_directive(path, text, "a column that is there keeps its type")
                 self._replace(path, lambda f: replace(f, description=text))
             case UpdateColumnDefaultValue(path, text):
-                self._refuse_part(path, "default")
+                self._refuse_default_of_part(path)
                 self._replace(path, lambda f: self._with_default(f, path, text))
             case UpdateColumnPosition(move):
                 self._move(move)
@@ -181,12 +180,13 @@ class _Draft:
         self._refuse_key(path, self.schema.partition_keys, "partition", do)
         self._refuse_key(path, self.primary_keys, "primary key", do)
 
-    def _refuse_part(self, path: tuple[str, ...], what: str) -> None:
+    def _refuse_default_of_part(self, path: tuple[str, ...]) -> None:
         """Refuse a path to elements of an array or values of a map, which are no fields."""
         field_path = _field_path(self.fields, path)
         if field_path != path:
             raise Invalid(
-                f"'{'.'.join(path)}' has no {what} of its own: set that of '{'.'.join(field_path)}'"
+                f"'{'.'.join(path)}' has no default of its own: set that of "
+                f"'{'.'.join(field_path)}'"
             )
 
     def _add(self, change: AddColumn) -> None:
