@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.spark.conftest import rows
 from tests.spark.sql.conftest import Run
 
 from headwater.catalog.model.column import columns_from_arrow
@@ -449,10 +450,46 @@ def test_functions_are_kept_for_other_engines(run: Run, context: SqlContext) -> 
 def test_a_table_is_copied(run: Run, context: SqlContext, table: Table) -> None:
     assert run("CALL sys.copy(source_table => 't', target_table => 'u')") == DONE
     assert context.catalog.table("db.u").scan().count() == 6
-    with pytest.raises(AlreadyExists):
-        run("CALL sys.copy('t', 'u')")
-    with pytest.raises(Unsupported, match="whole tables"):
-        run("CALL sys.copy('t', 'w', 'p = 1')")
+
+
+@pytest.mark.spark
+def test_a_table_is_copied_into_another(lake: SparkLake) -> None:
+    lake.sql("USE db")
+
+    def content(name: str) -> list[tuple[object, ...]]:
+        return rows(lake.sql(f"SELECT * FROM {name}"))
+
+    lake.sql(
+        "CREATE TABLE s (k INT, c CHAR(3), p STRING, h INT) PARTITIONED BY (p, h) "
+        "TBLPROPERTIES ('primary-key' = 'k,p,h', 'bucket' = '1')"
+    )
+    lake.sql("INSERT INTO s VALUES (1, 'a', 'x', 5), (2, 'b', 'y', 0), (3, NULL, 'z', 7)")
+    lake.sql("CALL sys.copy('s', 'chosen', \"P = 'x' AND h > 4\")")
+    assert content("chosen") == [(1, "a  ", "x", 5)]
+    assert lake.catalog.table("db.chosen").schema.primary_keys == ("k", "p", "h")
+    lake.sql("CREATE TABLE wide LIKE s")
+    lake.sql("ALTER TABLE wide ADD COLUMN more INT")
+    lake.sql("INSERT INTO wide VALUES (4, 'c', 'x', 5, 1), (5, 'd', 'x', 6, 1)")
+    lake.sql("CALL sys.copy(source_table => 's', target_table => 'wide')")
+    assert content("wide") == [
+        (1, "a  ", "x", 5, None), (2, "b  ", "y", 0, None), (3, None, "z", 7, None),
+        (5, "d  ", "x", 6, 1),
+    ]  # fmt: skip
+    latest_of_wide = latest(lake.catalog.table("db.wide"))
+    lake.sql("CREATE TABLE plain (k INT, c CHAR(3), p STRING, h INT)")
+    lake.sql("CREATE TABLE narrow (k INT, p STRING, h INT) PARTITIONED BY (p, h)")
+    lake.sql("CREATE TABLE filled LIKE s")
+    lake.sql("ALTER TABLE filled ALTER COLUMN c SET DEFAULT 'z'")
+    for source, target, where, message in (
+        ("s", "new", "k = 1", "where is about partition columns"),
+        ("s", "plain", "p = 'x'", "has not the same primary key"),
+        ("plain", "narrow", "", "has not the same partition columns"),
+        ("chosen", "filled", "", "nulls of column 'c' would become its default"),
+        ("wide", "s", "", "has not a column more of type INT"),
+    ):
+        with pytest.raises((Invalid, Unsupported), match=message):
+            lake.sql(f'CALL sys.copy("{source}", "{target}", "{where}")')
+    assert latest(lake.catalog.table("db.wide")) == latest_of_wide
 
 
 def test_repair_finds_nothing_where_nothing_is_wrong(run: Run, table: Table) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from headwater.catalog.table.chain_scan import ChainScan
 from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.sql.call.defaults import refuse_defaults
 from headwater.spark.sql.call.partitions import partition_condition, partitions_of_text
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.write.frame import write_frame
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.predicate.filter import to_sql
 from headwater.storage.predicate.tree import Or
@@ -32,12 +33,7 @@ def compact_chain_table(arguments: Arguments) -> Rows:
     specs = partitions_of_text(table, arguments.required("partition"))
     if len(specs) > 1:
         raise Invalid(f"sys.compact_chain_table takes one partition at a time, not {len(specs)}")
-    filled = [field.name for field in table.schema.fields if field.default_value is not None]
-    if filled:
-        raise Unsupported(
-            f"table {table.name}: its rows are written anew, and nulls of column '{filled[0]}' "
-            "would become its default: drop the default, compact, and set it again"
-        )
+    refuse_defaults(table, "compact")
     where = partition_condition(table, specs[0])
 
     def attempt() -> bool:

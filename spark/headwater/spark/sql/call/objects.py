@@ -1,4 +1,4 @@
-"""Procedures about whole objects of the catalog: views, functions, copies, repair."""
+"""Procedures about whole objects of the catalog: views, functions, repair."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from headwater.catalog.wire.functions import AlterFunctionRequest
 from headwater.catalog.wire.named_objects import ColumnModel
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.sql.ddl.views import DIALECT
-from headwater.storage.errors import Conflict, Invalid, Unsupported
+from headwater.storage.errors import Conflict, Invalid
 
 __all__ = [
     "alter_function",
     "alter_view_dialect",
-    "copy",
     "create_function",
     "drop_function",
     "repair",
@@ -90,18 +89,6 @@ def _malformed(name: str, error: ValidationError) -> Invalid:
 def drop_function(arguments: Arguments) -> Rows:
     """Drop a function."""
     arguments.context.catalog.catalog.functions.drop(arguments.identifier("function"))
-    return [(True,)]
-
-
-def copy(arguments: Arguments) -> Rows:
-    """Make a table of another one's latest snapshot."""
-    if arguments.text("where") is not None:
-        raise Unsupported(
-            "sys.copy copies whole tables: leave where out, or CREATE TABLE … AS SELECT … WHERE"
-        )
-    source = arguments.table("source_table")
-    target = arguments.identifier("target_table")
-    arguments.context.catalog.clone_table(source, str(target))
     return [(True,)]
 
 

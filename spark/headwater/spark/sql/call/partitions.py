@@ -11,7 +11,7 @@ from headwater.spark.sql.call.procedure import Arguments
 from headwater.spark.sql.names import column_name
 from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.update import TARGET
-from headwater.storage.errors import HeadwaterError, Invalid, Unsupported
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.predicate.filter import columns_of, parse_predicate
 from headwater.storage.predicate.tree import And, Comparison, IsNull, Or, Predicate
 from headwater.storage.rows.partition import static_partition
@@ -100,7 +100,7 @@ def chosen_rows(arguments: Arguments, table: Table) -> Predicate | None:
             f"argument 'where': '{where}' is not understood here as Spark reads it: compare "
             "columns with constants, moments with their zone, as in '2026-01-31 12:00:00Z'"
         )
-    except Unsupported as error:
+    except (Invalid, NotFound, Unsupported) as error:
         problem = error
     told = rows_told(arguments.context.session.spark, table.storage, where, TARGET)
     if told is None:

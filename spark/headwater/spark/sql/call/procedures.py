@@ -11,6 +11,7 @@ from headwater.spark.sql.answers import answer
 from headwater.spark.sql.call import access, compaction, history, objects, references
 from headwater.spark.sql.call.arguments import read_arguments
 from headwater.spark.sql.call.chains import compact_chain_table
+from headwater.spark.sql.call.copies import copy
 from headwater.spark.sql.call.procedure import Arguments, Parameter, Procedure, Rows
 from headwater.spark.sql.call.rescale import rescale
 from headwater.spark.sql.context import Handler, SqlContext
@@ -207,8 +208,10 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
     ),
     ("drop_function", "function", objects.drop_function, _RESULT, "Drop a function."),
     (
-        "copy", "source_table target_table where?", objects.copy, _RESULT,
-        "Make a table of another one's latest snapshot, with copies of its files.",
+        "copy", "source_table target_table where?", copy, _RESULT,
+        "Make a table of another one's latest snapshot, with copies of its files; where there is "
+        "one, or `where` chooses partitions, write the rows, in the place of those of the same "
+        "partitions.",
     ),
     (
         "repair", "database_or_table", objects.repair, _RESULT,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headwater.catalog.table.scan import Scan
 from headwater.spark.source.table_frame import frame_of_table
+from headwater.spark.sql.call.defaults import refuse_defaults
 from headwater.spark.sql.call.partitions import chosen_partitions
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.write.frame import write_frame
@@ -39,12 +40,7 @@ def rescale(arguments: Arguments) -> Rows:
             f"table {table.name} says, and not to {wanted}: ALTER TABLE … SET TBLPROPERTIES "
             f"('bucket' = '{wanted}') first, then rescale without bucket_num"
         )
-    filled = [field.name for field in table.schema.fields if field.default_value is not None]
-    if filled:
-        raise Unsupported(
-            f"table {table.name}: its rows are written anew, and nulls of column '{filled[0]}' "
-            "would become its default: drop the default, rescale, and set it again"
-        )
+    refuse_defaults(table, "rescale")
     where = table.scan(where=chosen_partitions(arguments, table)).predicate
     if where is not None and not columns_of(where) <= set(table.schema.partition_keys):
         raise Invalid(
