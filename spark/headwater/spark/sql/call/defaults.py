@@ -13,7 +13,7 @@ def refuse_defaults(table: Table, work: str) -> None:
 
     Args:
         table: The table.
-        work: What is to be done, as a verb.
+        work: A verb for the work that writes them.
     """
     filled = [field.name for field in table.schema.fields if field.default_value is not None]
     if filled:
