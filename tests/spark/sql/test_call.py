@@ -349,6 +349,9 @@ def test_purging_leaves_an_empty_table_without_a_past(run: Run, table: Table) ->
 
 
 def test_tags_are_made_changed_and_deleted(run: Run, table: Table) -> None:
+    run("CREATE TABLE empty (id INT)")
+    with pytest.raises(NotFound, match=r"db\.empty has no snapshot yet that tag 'a' could name"):
+        run("CALL sys.create_tag('empty', 'a')")
     assert run("CALL sys.create_tag('t', 'a', 1, '1 d')") == DONE
     assert table.tag("a").retained_millis == 86_400_000
     assert run("CALL sys.replace_tag(table => 't', tag => 'a', snapshot => 2)") == DONE

@@ -67,6 +67,12 @@ class SqlTags:
         record = settled_table(self._context, self._outbox, identifier)
         wanted = record.snapshot_id if snapshot_id is None else snapshot_id
         snapshot = self._snapshots.kept(record, wanted)
+        if snapshot is None and snapshot_id is None and wanted == 0:
+            raise NotFound(
+                f"table {identifier} has no snapshot yet that tag '{tag}' could name",
+                resource_type=ResourceType.SNAPSHOT,
+                resource_name=str(wanted),
+            )
         if snapshot is None:
             raise snapshot_not_found(identifier, str(wanted))
         if retained_millis is None:
