@@ -156,6 +156,26 @@ def test_rows_are_changed_by_their_ids(lake: SparkLake, evolves: bool) -> None:
         lake.sql("DELETE FROM plain WHERE _ROW_ID = 6")
 
 
+@pytest.mark.parametrize("evolves", [False, True])
+def test_a_merge_by_ids_opens_the_files_that_hold_them(lake: SparkLake, evolves: bool) -> None:
+    options = f"'row-tracking.enabled' = 'true', 'data-evolution.enabled' = '{evolves}'"
+    lake.sql(f"CREATE TABLE db.t (id INT, b BIGINT) TBLPROPERTIES ({options})")
+    lake.sql("INSERT INTO db.t SELECT id, id FROM range(0, 3)")
+    table = lake.catalog.table("db.t")
+    doomed = {file.name for file in table.files()}
+    lake.sql("INSERT INTO db.t SELECT id, id FROM range(3, 6)")
+    for path in Path(table.storage.layout.location.removeprefix("file://")).rglob("data-*"):
+        if path.name in doomed:
+            path.write_bytes(b"not Parquet")
+    for source in ("VALUES (4L, 1), (NULL, 2), (77L, 3)", "SELECT id, id FROM range(4, 2000)"):
+        lake.sql(
+            f"MERGE INTO db.t USING (SELECT * FROM ({source}) AS s(at, b)) s ON t._ROW_ID = s.at "
+            "WHEN MATCHED THEN UPDATE SET b = s.b * 10"
+        )
+    read = lake.sql("SELECT _ROW_ID, b FROM db.t WHERE _ROW_ID > 2")
+    assert rows(read) == [(3, 3), (4, 40), (5, 50)]
+
+
 @pytest.mark.parametrize("kind", EACH)
 def test_an_update_changes_the_rows_that_fulfil_its_condition(lake: SparkLake, kind: str) -> None:
     name = make(lake, kind)

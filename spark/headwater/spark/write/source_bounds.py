@@ -17,6 +17,7 @@ from headwater.spark.names import quoted
 from headwater.spark.types import spark_type
 from headwater.storage.maintenance.row_matchers import merge_predicate, merge_source
 from headwater.storage.predicate.filter import And, Comparison, Constant, Predicate
+from headwater.storage.schema.system_fields import ROW_ID_FIELD
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.values import storage_value
@@ -64,8 +65,8 @@ def comparable_pairs(
     """
     kept: dict[str, str] = {}
     for own, other in pairs.items():
-        if own not in storage.schema.field_by_name:
-            continue  # Of row tracking: files have no statistics of it.
+        if own not in storage.schema.field_by_name and own != ROW_ID_FIELD.name:
+            continue  # Files have no statistics of sequence numbers.
         kind = storage.schema.column(own).type
         if (
             isinstance(kind, AtomicType)
@@ -90,7 +91,7 @@ def bounds_of(storage: TableStorage, source: DataFrame, pairs: Mapping[str, str]
     if few.num_rows <= _FEW_ROWS:
         # A row with null in one of them matches none.
         known = few.drop_null()
-        predicate = merge_predicate(storage, merge_source(storage, known, own), own)
+        predicate = merge_predicate(storage, _as_stored(storage, known), own)
         return SourceBounds(few.num_rows, predicate, _between(keys, known))
     ends = keys.agg(
         sf.count(sf.lit(1)).alias("rows"),
@@ -118,6 +119,14 @@ def bounds_of(storage: TableStorage, source: DataFrame, pairs: Mapping[str, str]
                 parts.append(found)
     condition = reduce(Column.__and__, conditions) if conditions else None
     return SourceBounds(rows, And(tuple(parts)), condition)
+
+
+def _as_stored(storage: TableStorage, values: pa.Table) -> pa.Table:
+    """Values in the types of the table's columns; those of row ids are in theirs."""
+    own = [name for name in values.column_names if name in storage.schema.field_by_name]
+    stored = merge_source(storage, values.select(own), own) if own else values
+    columns = [(stored if name in own else values).column(name) for name in values.column_names]
+    return pa.table(columns, names=values.column_names)
 
 
 def _between(keys: DataFrame, few: pa.Table) -> Column | None:
