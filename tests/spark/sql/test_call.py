@@ -495,6 +495,16 @@ def test_a_table_is_copied_into_another(lake: SparkLake) -> None:
     assert latest(lake.catalog.table("db.wide")) == latest_of_wide
 
 
+def test_tables_without_snapshots_are_refused(run: Run) -> None:
+    run("CREATE TABLE f (id INT, p INT) USING csv PARTITIONED BY (p)")
+    for call in (
+        "expire_tags('f')", "rescale('f')", "mark_partition_done('f', 'p=1')", "purge_files('f')",
+        "expire_snapshots('f')", "remove_orphan_files('f')", "copy('f', 'g')", "compact('f')",
+    ):  # fmt: skip
+        with pytest.raises(Unsupported, match=r"db\.f is of type format-table: it has no snapsh"):
+            run(f"CALL sys.{call}")
+
+
 def test_repair_finds_nothing_where_nothing_is_wrong(run: Run, table: Table) -> None:
     assert run("CALL sys.repair('db.t,db')") == DONE
     assert run("CALL sys.repair('')") == DONE

@@ -12,8 +12,9 @@ from headwater.catalog.table.table import Table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.options import check_options
 from headwater.spark.sql.session_options import with_session_options
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import parse_duration
+from headwater.storage.schema.table_type import table_type
 
 __all__ = ["Arguments", "Parameter", "Procedure", "Rows"]
 
@@ -135,8 +136,15 @@ class Arguments:
         Raises:
             Invalid: An option is unknown, or cannot be laid over a table.
             NotFound: There is no such table.
+            Unsupported: The table is of a type that has no snapshots.
         """
         found = self.context.catalog.table(str(self.identifier(name)))
+        kind = table_type(found.schema.options)
+        if not kind.has_snapshots:
+            raise Unsupported(
+                f"table {found.name} is of type {kind}: it has no snapshots, which procedures "
+                "are for"
+            )
         found = with_session_options(self.context, found)
         options = self.options()
         if not options:
