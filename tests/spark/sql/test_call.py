@@ -503,6 +503,7 @@ def test_tables_without_snapshots_are_refused(run: Run) -> None:
     ):  # fmt: skip
         with pytest.raises(Unsupported, match=r"db\.f is of type format-table: it has no snapsh"):
             run(f"CALL sys.{call}")
+    assert run("CALL sys.repair('db.f')") == DONE
 
 
 def test_repair_finds_nothing_where_nothing_is_wrong(run: Run, table: Table) -> None:

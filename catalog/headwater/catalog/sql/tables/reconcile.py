@@ -119,11 +119,20 @@ class SqlReconciler:
         context.files.check_directory(context.location)
         with context.database.read() as connection:
             holds_tables = has_tables(connection, context.warehouse)
-        if holds_tables and not context.files.folders(context.location):
+        if holds_tables and not context.files.folders(context.location) and self._has_files():
             raise Unavailable(
                 f"{context.location} is empty, though the catalog has tables there: mount it, or "
                 "restore its files"
             )
+
+    def _has_files(self) -> bool:
+        """True if the catalog knows of a table whose directory is never empty."""
+        databases = all_pages(lambda token: self._databases.list(page_token=token))
+        return any(
+            not info.is_external and table_type(info.schema.options).has_snapshots
+            for database in databases
+            for info in self._known(database, None)
+        )
 
     def _new_databases(self, mode: Mode) -> Iterator[Finding]:
         """Directories of the warehouse that are named as databases are, with tables in them."""
