@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -272,12 +272,18 @@ def database_not_found(name: str) -> NotFound:
     )
 
 
-def has_tables(connection: Connection, warehouse: str) -> bool:
-    """True if a warehouse has tables with files in it."""
+def has_tables(
+    connection: Connection, warehouse: str, kinds: Collection[TableType] = tuple(TableType)
+) -> bool:
+    """True if a warehouse has tables of some kinds in its folder."""
     tables = (
         select(TableRow.id)
         .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-        .where(DatabaseRow.warehouse == warehouse, TableRow.is_external.is_(False))
+        .where(
+            DatabaseRow.warehouse == warehouse,
+            TableRow.is_external.is_(False),
+            TableRow.kind.in_([kind.value for kind in kinds]),
+        )
         .limit(1)
     )
     return connection.execute(tables).first() is not None

@@ -50,11 +50,13 @@ from headwater.catalog.sql.tables.tables import SqlTables
 from headwater.storage.errors import NotFound, Unavailable
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.maintenance.reachable import branch_names
-from headwater.storage.schema.table_type import table_type
+from headwater.storage.schema.table_type import TableType, table_type
 
 __all__ = ["SqlReconciler"]
 
 _DATABASE_SUFFIX = ".db"
+# The folders of others come with their first files.
+_WITH_FILES = [kind for kind in TableType if kind.has_snapshots]
 
 
 class SqlReconciler:
@@ -118,21 +120,12 @@ class SqlReconciler:
         context = self._context
         context.files.check_directory(context.location)
         with context.database.read() as connection:
-            holds_tables = has_tables(connection, context.warehouse)
-        if holds_tables and not context.files.folders(context.location) and self._has_files():
+            holds_tables = has_tables(connection, context.warehouse, _WITH_FILES)
+        if holds_tables and not context.files.folders(context.location):
             raise Unavailable(
                 f"{context.location} is empty, though the catalog has tables there: mount it, or "
                 "restore its files"
             )
-
-    def _has_files(self) -> bool:
-        """True if the catalog knows of a table whose directory is never empty."""
-        databases = all_pages(lambda token: self._databases.list(page_token=token))
-        return any(
-            not info.is_external and table_type(info.schema.options).has_snapshots
-            for database in databases
-            for info in self._known(database, None)
-        )
 
     def _new_databases(self, mode: Mode) -> Iterator[Finding]:
         """Directories of the warehouse that are named as databases are, with tables in them."""
