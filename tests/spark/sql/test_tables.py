@@ -142,6 +142,16 @@ def test_tables_are_listed(run: Run) -> None:
         run("SHOW TABLES FROM none")
 
 
+def test_an_object_table_has_its_own_columns(run: Run) -> None:
+    run("CREATE TABLE o TBLPROPERTIES ('type' = 'object-table')")
+    columns = [(name,) for name in ("path", "name", "length", "mtime", "atime", "owner")]
+    assert run("SHOW COLUMNS IN o") == columns
+    with pytest.raises(Invalid, match="cannot have keys or partitions"):
+        run("CREATE TABLE p PARTITIONED BY (dt) TBLPROPERTIES ('type' = 'object-table')")
+    with pytest.raises(Unsupported, match="of type object-table"):
+        run("CALL sys.compact('o')")
+
+
 def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> None:
     run("CREATE TABLE t (id INT) PARTITIONED BY (dt DATE, hh INT)")
     rows = pa.table(

@@ -171,7 +171,8 @@ def _read_columns(statement: Statement) -> list[DataField]:
 
 
 def _schema(fields: list[DataField], clauses: TableClauses, fold: Callable[[str], str]) -> Schema:
-    if not fields:
+    # The columns of an object table are always the same.
+    if not fields and table_type(clauses.options) is not TableType.OBJECT:
         if PATH not in clauses.options:
             raise Invalid("a table needs columns, a query, or the LOCATION of a table")
         if clauses.partition_keys:
