@@ -71,6 +71,20 @@ def test_views_are_made_shown_and_dropped(people: SparkLake) -> None:
     for text in ("INSERT INTO w VALUES (1)", "DELETE FROM w", "UPDATE w SET two = 1"):
         with pytest.raises(Invalid, match=r"db\.w is a view"):
             lake.sql(text)
+    for text in (
+        "DROP TABLE w", "DROP TABLE IF EXISTS w", "TRUNCATE TABLE w", "COMMENT ON TABLE w IS 'x'",
+        "ALTER TABLE w SET TBLPROPERTIES ('bucket' = '2')", "ALTER TABLE w DROP PARTITION (a = 1)",
+        "SHOW PARTITIONS w", "CREATE TABLE x LIKE w", "CALL sys.compact('w')",
+        "ANALYZE TABLE w COMPUTE STATISTICS",
+    ):  # fmt: skip
+        with pytest.raises(Invalid, match=r"db\.w is a view, and this is for tables"):
+            lake.sql(text)
+    for text in ("DROP VIEW people", "DROP VIEW IF EXISTS people", "ALTER VIEW people AS SELECT 1"):
+        with pytest.raises(Invalid, match=r"db\.people is a table, and this is for views"):
+            lake.sql(text)
+    for text in ("ALTER TABLE none$branch_b RENAME COLUMN a TO b", "TRUNCATE TABLE none$branch_b"):
+        with pytest.raises(NotFound, match="none"):
+            lake.sql(text)
     for text, error in {
         "CREATE VIEW people AS SELECT 1": AlreadyExists,
         "CREATE TABLE w (id INT)": AlreadyExists,

@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
+from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.session import is_set
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 
 __all__ = ["Answer", "Handler", "SqlContext"]
 
@@ -60,6 +61,32 @@ class SqlContext:
             return self.catalog.catalog.views.get(identifier)
         except NotFound:
             return None
+
+    def table(self, name: str) -> Table:
+        """The table of a name ``database.table``, as a statement about tables names it.
+
+        Raises:
+            Invalid: It is a view.
+            NotFound: There is no such table.
+        """
+        try:
+            return self.catalog.table(name)
+        except NotFound as error:
+            self.refuse_view(Identifier.parse(name), error)
+            raise
+
+    def refuse_view(self, identifier: Identifier, error: NotFound) -> None:
+        """Say that what a statement about tables names is a view; raises Invalid.
+
+        Args:
+            identifier: The name.
+            error: The error that there is no such table.
+        """
+        if error.resource_type is ResourceType.TABLE and self.view(identifier) is not None:
+            raise Invalid(
+                f"{identifier} is a view, and this is for tables: of views there are ALTER VIEW, "
+                "DROP VIEW and CREATE OR REPLACE VIEW"
+            ) from None
 
     @property
     def fold(self) -> Callable[[str], str]:

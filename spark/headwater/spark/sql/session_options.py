@@ -112,7 +112,7 @@ def named_table(context: SqlContext, name: str) -> Table:
         Invalid, Unsupported: As `session_options`.
         NotFound: There is no such table.
     """
-    table = context.catalog.table(name)
+    table = context.table(name)
     session_options(context, table, paimon_settings(context))
     return table
 

@@ -138,7 +138,7 @@ class Arguments:
             NotFound: There is no such table.
             Unsupported: The table is of a type that has no snapshots.
         """
-        found = self.context.catalog.table(str(self.identifier(name)))
+        found = self.context.table(str(self.identifier(name)))
         kind = table_type(found.schema.options)
         if not kind.has_snapshots:
             raise Unsupported(

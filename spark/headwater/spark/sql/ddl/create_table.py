@@ -37,7 +37,7 @@ def _create(statement: Statement, context: SqlContext) -> None:
     ignore = statement.accept("IF", "NOT", "EXISTS")
     name = object_identifier(statement, context)
     if statement.accept("LIKE"):
-        source = context.catalog.table(str(object_identifier(statement, context)))
+        source = context.table(str(object_identifier(statement, context)))
         clauses = read_clauses(statement)
         schema = _schema_like(source, clauses)
     else:

@@ -38,6 +38,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
         table_id = tables.get(name).id
         tables.drop(name)
     except NotFound as error:
+        context.refuse_view(name, error)
         if ignore and error.resource_type in (ResourceType.TABLE, ResourceType.DATABASE):
             return
         raise
@@ -79,7 +80,7 @@ def dropped_tables(context: SqlContext, database: str | None) -> list[DroppedTab
 def _truncate(statement: Statement, context: SqlContext) -> None:
     """``TRUNCATE TABLE t [PARTITION (a = 1)]``."""
     statement.expect("TRUNCATE", "TABLE")
-    table = context.catalog.table(str(object_identifier(statement, context)))
+    table = context.table(str(object_identifier(statement, context)))
     table = with_session_options(context, table)
     partition: dict[str, str | None] | None = None
     if statement.peek("PARTITION"):
@@ -98,8 +99,8 @@ def _comment(statement: Statement, context: SqlContext) -> None:
         database = database_name(statement, context)
         set_database_comment(context, database, _comment_text(statement))
     elif statement.accept("TABLE"):
-        name = object_identifier(statement, context)
-        context.catalog.alter_table(str(name), UpdateComment(_comment_text(statement)))
+        table = named_table(context, str(object_identifier(statement, context)))
+        table.alter(UpdateComment(_comment_text(statement)))
     elif statement.accept("COLUMN"):
         *owner, column = statement.name_parts()
         if not owner:
@@ -144,7 +145,7 @@ def _analyze(statement: Statement, context: SqlContext) -> None:
 def _refresh(statement: Statement, context: SqlContext) -> None:
     """``REFRESH TABLE t``: nothing is kept of a table between statements."""
     statement.expect("REFRESH", "TABLE")
-    context.catalog.table(str(object_identifier(statement, context)))
+    context.table(str(object_identifier(statement, context)))
     statement.end()
 
 

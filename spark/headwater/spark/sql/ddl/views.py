@@ -145,6 +145,8 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     """``ALTER VIEW v {AS query | RENAME TO w | SET TBLPROPERTIES (…) | UNSET …}``."""
     statement.expect("ALTER", "VIEW")
     name = object_identifier(statement, context)
+    if context.view(name) is None:
+        _refuse_table(context, name)
     views = context.catalog.catalog.views
     if statement.accept("RENAME", "TO"):
         views.rename(name, renamed(statement, name, context))
@@ -171,8 +173,17 @@ def _drop(statement: Statement, context: SqlContext) -> None:
     try:
         context.catalog.catalog.views.drop(name)
     except NotFound as error:
+        _refuse_table(context, name)
         if not ignore or error.resource_type not in (ResourceType.VIEW, ResourceType.DATABASE):
             raise
+
+
+def _refuse_table(context: SqlContext, name: Identifier) -> None:
+    if context.catalog.table_exists(str(name)):
+        raise Invalid(
+            f"{name} is a table, and this is for views: of tables there are ALTER TABLE and "
+            "DROP TABLE"
+        )
 
 
 def _drop_temporary(context: SqlContext, parts: Sequence[str]) -> bool:

@@ -65,7 +65,7 @@ def max_partition(arguments: str, context: SqlContext, database: str | None) -> 
     parts = [part.strip("`") for part in name.split(".")]
     if len(parts) == 1 and database is not None:
         parts = [database, *parts]
-    table = context.catalog.table(context.full_name(parts))
+    table = context.table(context.full_name(parts))
     if not table.schema.partition_keys:
         raise Invalid(f"{SYSTEM_DATABASE}.{_MAX_PT}: table {table.name} has no partitions")
     field = table.schema.partition_fields[0]

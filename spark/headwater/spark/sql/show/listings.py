@@ -91,7 +91,7 @@ def _table_extended(statement: Statement, context: SqlContext) -> pa.Table:
 def _partition_row(
     context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
 ) -> tuple[str, str, bool, str]:
-    table = context.catalog.table(f"{database}.{name}")
+    table = context.table(f"{database}.{name}")
     details = partition_details(context, table, partition)
     text = "".join(f"{label}: {value}\n" for label, value in details)
     return database, table.identifier.name, False, text
