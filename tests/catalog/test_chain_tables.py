@@ -413,9 +413,17 @@ def test_an_overwrite_of_changes_drops_the_whole_partition_behind_them(stock: Ta
     with pytest.raises(Invalid, match="cannot be dropped"):
         delta.overwrite(rows(("EU", "20260101", "plum", 9, 9)), {"region": "EU", "day": "20260101"})
     assert delta.latest_snapshot() == before
+    first, second = ("EU", "20260101", "plum", 9, 9), ("EU", "20260102", "fig", 9, 9)
+    with pytest.raises(Invalid, match="cannot be dropped"):
+        delta.overwrite(rows(first, second), dynamic=True)
+    assert delta.latest_snapshot() == before
     # And no upsert does.
-    delta.write(rows(("EU", "20260101", "plum", 9, 9)))
+    delta.write(rows(first))
     assert read(stock, where="day = '20260101'") == EXPECTED[:2]
+    # All changes that there are may be replaced.
+    delta.overwrite(rows(first, second), dynamic=False)
+    assert read(stock.branch("snapshot")) == []
+    assert read(stock) == [first, second, ("EU", "20260102", "plum", 9, 9)]
 
 
 def test_what_a_chain_cannot_do_is_refused(lake: Lake, stock: Table) -> None:

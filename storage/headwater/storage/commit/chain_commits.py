@@ -19,7 +19,7 @@ from headwater.storage.schema.chain import Chain, chain_options
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import BranchPointers, SnapshotPointer, TableStorage
 
-__all__ = ["ChainCommits"]
+__all__ = ["ChainCommits", "written_in"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,14 +32,19 @@ class ChainCommits:
         storage: The branch.
         chain: The table's chain.
         pointers: Decides which snapshots are the branches' latest.
+        beginnings: Partitions of changes that need no whole ones before them if there are no
+            others.
     """
 
     storage: TableStorage
     chain: Chain
     pointers: BranchPointers
+    beginnings: frozenset[bytes] = frozenset()
 
     @staticmethod
-    def of(storage: TableStorage, pointer: SnapshotPointer) -> ChainCommits | None:
+    def of(
+        storage: TableStorage, pointer: SnapshotPointer, beginnings: frozenset[bytes]
+    ) -> ChainCommits | None:
         """The rules for a branch; None for one that no chain is made of."""
         chain = chain_options(storage.schema)
         branch = storage.layout.branch
@@ -47,14 +52,15 @@ class ChainCommits:
             return None
         if not (chain.is_snapshot_branch(branch) or chain.is_delta_branch(branch)):
             return None
-        return ChainCommits(storage, chain, pointer)
+        return ChainCommits(storage, chain, pointer, beginnings)
 
     def check(
         self, kind: CommitKind, base: Snapshot | None, changes: Sequence[ManifestEntry]
     ) -> None:
         """Refuse to drop whole partitions on which changes of later ones build.
 
-        An overwrite in the delta branch drops the whole partitions of the same values.
+        An overwrite in the delta branch drops the whole partitions of the same values. If it leaves
+        no other changes there than its own, they begin the chains anew.
 
         Args:
             kind: The reason for the commit.
@@ -79,7 +85,9 @@ class ChainCommits:
         if not dropped:
             return
         kept = whole - dropped
-        made = sorted(deltas - kept)
+        written = self.beginnings | written_in(changes)
+        # Who replaces all changes there are begins the chains anew.
+        made = [] if deltas <= written else sorted(deltas - kept)
         before = chain_links(self.storage, self.chain, made, whole, deltas)
         after = chain_links(self.storage, self.chain, made, kept, deltas)
         for one, other in zip(before, after, strict=True):
@@ -139,3 +147,8 @@ class ChainCommits:
     def _name(self, partition: bytes) -> str:
         spec = partition_spec(self.storage, partition)
         return "/".join(f"{name}={value}" for name, value in spec)
+
+
+def written_in(changes: Sequence[ManifestEntry]) -> frozenset[bytes]:
+    """The partitions that changes add files to."""
+    return frozenset(entry.partition for entry in changes if entry.kind is FileKind.ADD)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from headwater.storage.commit.attempt import Attempt, checked_snapshots
-from headwater.storage.commit.chain_commits import ChainCommits
+from headwater.storage.commit.chain_commits import ChainCommits, written_in
 from headwater.storage.commit.checks import changes_between
 from headwater.storage.commit.conflicts import check_fit, latest_schema
 from headwater.storage.commit.entries import (
@@ -73,6 +73,8 @@ class TableCommit:
             find its commits again.
         in_chain: False if the caller sees to it that overwrites of a chain table's branches leave
             its partitions whole.
+        begins_chains: Partitions of a chain table's changes, serialised, that need no whole ones
+            before them if there are no others.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class TableCommit:
         commit_user: str,
         *,
         in_chain: bool = True,
+        begins_chains: frozenset[bytes] = frozenset(),
     ) -> None:
         self._storage = storage
         self._pointer = pointer
@@ -89,7 +92,7 @@ class TableCommit:
         self._options = storage.schema.table_options
         self._own = OwnHistory(storage, pointer, commit_user)
         self._strict = StrictMode.of(storage, commit_user)
-        self._chain = ChainCommits.of(storage, pointer) if in_chain else None
+        self._chain = ChainCommits.of(storage, pointer, begins_chains) if in_chain else None
         # Files of commits that certainly did not happen, as the catalog was out of reach.
         self._unsent: set[str] = set()
 
@@ -384,10 +387,11 @@ class TableCommit:
             return
         dropped: frozenset[bytes] = frozenset()
         try:
-            dropped = self._chain.follow(snapshot, attempt.delta or ())
+            delta = attempt.delta or ()
+            dropped = self._chain.follow(snapshot, delta)
             if dropped:
                 storage, pointer = self._chain.whole_branch()
-                whole = TableCommit(storage, pointer, self._user)
+                whole = TableCommit(storage, pointer, self._user, begins_chains=written_in(delta))
                 whole.overwrite([], PartitionFilter(storage, dropped))
         except HeadwaterError as error:
             self._chain.tell(dropped, error)
