@@ -17,6 +17,7 @@ from headwater.storage.scan.stream import (
     StreamPosition,
     after,
     bounded_end,
+    check_history,
     starting_position,
 )
 from headwater.storage.scan.stream_batches import plans_before
@@ -95,6 +96,17 @@ def test_a_stream_ends_before_its_bound(table: Table) -> None:
         first, last = StreamPosition(1), after(newest)
         end = bounded_end(table.storage, first, last, newest, bound)
         assert streamed(table, {"scan.snapshot-id": "1"}, end) == expected
+
+
+def test_a_stream_that_ended_before_its_bound_notices_a_rollback(table: Table) -> None:
+    newest = table.pointer.latest()
+    end = bounded_end(table.storage, StreamPosition(1), after(newest), newest, 250)
+    kept = StreamPosition.from_json(end.to_json())
+    table.rollback(snapshot_id=1)
+    for k in (7, 8):
+        table.write({"k": [k], "v": [k]})
+    with pytest.raises(Invalid, match="snapshot 2, which the stream has read, is no longer part"):
+        check_history(table.storage, kept, table.pointer.latest())
 
 
 def test_a_stream_cannot_start_everywhere(table: Table) -> None:

@@ -653,6 +653,25 @@ def test_a_running_query_stops_before_other_columns(lake: SparkLake, folder: Pat
 
 
 @pytest.mark.usefixtures("appended")
+def test_a_query_that_stopped_before_other_columns_notices_a_rollback(
+    lake: SparkLake, folder: Path
+) -> None:
+    changes = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
+    write(lake, 0, 5)
+    write(lake, 5, 10)
+    running = _reader(folder, **changes)
+    lake.catalog.alter_table(SOURCE, AddColumn(("score",), AtomicType(Root.INT)))
+    write(lake, 10, 15)
+    end = running.latestOffset(running.initialOffset(), ReadAllAvailable())
+    assert end["snapshotId"] == 3
+    lake.catalog.table(SOURCE).rollback(snapshot_id=1)
+    for start in (20, 25):
+        write(lake, start, start + 5)
+    with pytest.raises(Invalid, match="snapshot 2, which the stream has read, is no longer part"):
+        _reader(folder, **changes).latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.usefixtures("appended")
 def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, folder: Path) -> None:
     for start in range(0, 20, 5):
         write(lake, start, start + 5)

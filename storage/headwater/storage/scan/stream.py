@@ -272,10 +272,12 @@ def bounded_end(
     Returns:
         `end`, or the position of the first snapshot from `position` on that is beyond it.
     """
+    before = position
     for number in range(position.snapshot_id, end.snapshot_id):
-        reached = find_changes(storage, newest, number).watermark
-        if reached is not None and reached > watermark:
-            return max(position, StreamPosition(number))
+        snapshot = find_changes(storage, newest, number)
+        if snapshot.watermark is not None and snapshot.watermark > watermark:
+            return before
+        before = after(snapshot)
     return end
 
 

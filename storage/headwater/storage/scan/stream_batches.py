@@ -18,6 +18,7 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.split import ScanPlan, Split
 from headwater.storage.scan.stream import (
     StreamPosition,
+    after,
     check_history,
     find_changes,
     next_plan,
@@ -246,15 +247,16 @@ def end_before_schema_change(
     read = list(own.field_by_name) if columns is None else columns
     fields = {(field.id, field.name, str(field.type)) for field in own.columns(read)}
     changed: dict[int, bool] = {}
+    before = position
     for number in range(position.snapshot_id, end.snapshot_id):
-        schema_id = find_changes(storage, newest, number).schema_id
+        snapshot = find_changes(storage, newest, number)
+        schema_id = snapshot.schema_id
         if schema_id not in changed:
             later = storage.schema_by_id(schema_id).fields if schema_id > own.id else ()
             present = {(field.id, field.name, str(field.type)) for field in later}
             differs = fields != present if columns is None else not fields <= present
             changed[schema_id] = schema_id > own.id and differs
         if changed[schema_id]:
-            before = max(position, StreamPosition(number))
             # A full read is not cut short: it would lack what the new columns hold.
             if before == position or not position.changes:
                 raise Invalid(
@@ -264,6 +266,7 @@ def end_before_schema_change(
                     "the option headwater.schema-change to ignore"
                 )
             return before
+        before = after(snapshot)
     return end
 
 
