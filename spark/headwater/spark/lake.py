@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyspark.sql.types as st
@@ -32,12 +33,18 @@ from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
-from headwater.spark.source.metadata_rows import asks_for_metadata
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.declared_types import table_schema
 from headwater.spark.sql.parameters import Arguments
-from headwater.spark.sql.query.built_frame import Build, built_frame, open_relations, rows_as_read
+from headwater.spark.sql.query.built_frame import (
+    Build,
+    built_frame,
+    format_rows,
+    open_relations,
+    table_rows,
+)
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
 from headwater.spark.write.frame import delete_keys, write_frame
@@ -237,16 +244,15 @@ class SparkLake:
             NotFound: There is no such table, column, snapshot or tag.
             Invalid: `where` is not a condition, or more than one moment is given.
         """
-        table = self.catalog.table(name)
-        is_own = where is None or isinstance(where, str)
-        is_whole = not is_own or asks_for_metadata(columns, table.schema)
-        scan = table.scan(
-            None if is_whole else columns,
-            where if isinstance(where, str) else None,
-            snapshot_id=snapshot_id, tag=tag, timestamp=timestamp, watermark=watermark,
+        table, given = self.catalog.table(name), (snapshot_id, tag, timestamp, watermark, version)
+        if is_format_table(table):
+            is_now = all(each is None for each in given)
+            return format_rows(table, columns, where, self._sql, is_now=is_now)
+        scanned = partial(
+            table.scan, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp, watermark=watermark,
             version=version,
         )  # fmt: skip
-        return rows_as_read(scan, columns, where, self._sql)
+        return table_rows(table, scanned, columns, where, self._sql)
 
     def query(self, build: Build, *tables: str, metadata_columns: Sequence[str] = ()) -> DataFrame:
         """The frame that a function makes of tables, planned as a query of `sql` is.

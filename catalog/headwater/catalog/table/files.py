@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.catalog.model.partitions import PartitionInfo
+from headwater.catalog.model.partitions import UNKNOWN, PartitionInfo
 from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.manifest.data_file import ManifestEntry, epoch_millis
 from headwater.storage.rows.partition import partition_spec, partition_values
 from headwater.storage.scan.expired_snapshots import naming_expired
+from headwater.storage.scan.format_partitions import data_files, find_partitions
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["FileInfo", "list_files", "partitions_of"]
+__all__ = ["FileInfo", "directories_of", "list_files", "partitions_of"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,24 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
             )
         )
     return sorted(found, key=lambda file: (file.partition, file.bucket, file.level, file.name))
+
+
+def directories_of(storage: TableStorage) -> list[PartitionInfo]:
+    """The partitions of a format table and their files, by name; nobody has counted the rows."""
+    found: list[PartitionInfo] = []
+    for partition in find_partitions(storage):
+        files = list(data_files(storage, partition.directory))
+        found.append(
+            PartitionInfo(
+                partition.spec,
+                file_size_in_bytes=sum(file.size for file in files),
+                file_count=len(files),
+                last_file_creation_time=max(
+                    (file.modified_millis for file in files), default=UNKNOWN
+                ),
+            )
+        )
+    return sorted(found, key=lambda partition: partition.name)
 
 
 def partitions_of(

@@ -11,11 +11,13 @@ import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.catalog.table.scan import Rows
+from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
 from headwater.spark.projection import projected
 from headwater.spark.source.division import Division, file_path
+from headwater.spark.source.format_table import format_frame
 from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import FileRows, Runs
 from headwater.spark.source.table_frame import frame_of_division
@@ -36,6 +38,7 @@ class Relation:
         schema: Its columns, as Spark has them.
         rows: The rows to be planned and read; None for metadata.
         content: Metadata that is read already; None for rows.
+        format_table: A format table, whose files Spark reads without a plan of ours.
         metadata: Its metadata columns, which come last in `schema`.
     """
 
@@ -43,6 +46,7 @@ class Relation:
     schema: st.StructType
     rows: Rows | None = None
     content: pa.Table | None = None
+    format_table: Table | None = None
     metadata: tuple[str, ...] = ()
 
 
@@ -179,6 +183,8 @@ def read_frame(
         scans: As `frame_of_division` takes them.
     """
     spark, schema = session.spark, read.relation.schema
+    if read.relation.format_table is not None:
+        return format_frame(session, read.relation.format_table)
     if read.rows is None:
         content = read.relation.content
         assert content is not None

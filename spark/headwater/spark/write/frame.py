@@ -15,12 +15,14 @@ from headwater.spark.literal import literal
 from headwater.spark.names import column_of, quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.schema_merging import SchemaMerging
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
 from headwater.spark.write.bucket_rows import check_columns, cluster
 from headwater.spark.write.column_case import frame_as_named
 from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.evolve import merge_columns
+from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.nested_defaults import with_another_column, with_nested_defaults
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.save import save_frame
@@ -28,7 +30,7 @@ from headwater.spark.write.update import TARGET
 from headwater.spark.write.update import replace_where as replace_rows
 from headwater.spark.write.upsert import upsert_rows
 from headwater.storage.capabilities import Operation
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.compact import compact_since
 from headwater.storage.jobs.job import until_no_conflict
@@ -82,6 +84,14 @@ def write_frame(
     _check_mode(mode, partition, dynamic, replace_where)
     if merging is not None:
         table = merge_columns(table, df.schema, merging)
+    if is_format_table(table):
+        if replace_where is not None or numbered is not None:
+            raise Unsupported(
+                f"table {table.name} is a format table, which has no commits: it is only appended "
+                "to or overwritten, and a repeated batch of a stream would not be noticed"
+            )
+        _write_files(session, df, table, mode, partition, dynamic)
+        return
     df = frame_as_named(df, table.schema)
     replaced: str | None = None
     if unchanged_since is not None:
@@ -127,6 +137,20 @@ def write_frame(
     since = SnapshotIdentity.of(before)
     with after_commit(table.name, None, "Compacting"):
         compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)
+
+
+def _write_files(
+    session: CatalogSession,
+    df: DataFrame,
+    table: Table,
+    mode: str,
+    partition: Mapping[str, object] | None,
+    dynamic: bool | None,
+) -> None:
+    overwrite = mode == "overwrite"
+    if dynamic is None:
+        dynamic = partition is None and table.schema.table_options.dynamic_partition_overwrite
+    write_format_rows(session, table, df, overwrite=overwrite, partition=partition, dynamic=dynamic)
 
 
 def _check_mode(

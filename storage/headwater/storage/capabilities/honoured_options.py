@@ -324,4 +324,30 @@ HONOURED_OPTIONS: tuple[Option, ...] = (
     _honoured("tag.batch.customized-name", "the name of the tag of a batch"),
     _honoured("sink.process-time-zone", "the zone of tags' names by the clock"),
     _honoured("sink.watermark-time-zone", "the zone of tags' names by watermarks"),
+    # Format tables.
+    _honoured(
+        "format-table.implementation",
+        "whether format tables name partitions as Paimon does (`paimon`) or as Spark (`engine`)",
+    ),
+    _honoured(
+        "format-table.partition-path-only-value",
+        "whether the directories of a format table's partitions lack the columns' names",
+    ),
+    _honoured("format-table.file.compression", "the codec of a format table's new files"),
+    _honoured(
+        "csv.field-delimiter",
+        "what ends a field, in format tables of CSV",
+        "field-delimiter",
+        "seq",
+        "delimiter",
+    ),
+    _honoured("csv.line-delimiter", "what ends a line there"),
+    _honoured("csv.quote-character", "what stands around fields there", "quote"),
+    _honoured("csv.escape-character", "what stands before a quote in a field there", "escape"),
+    _honoured("csv.include-header", "whether files begin with the columns' names there", "header"),
+    _honoured("csv.null-literal", "the text of a field without a value there", "nullvalue"),
+    _honoured("csv.mode", "what becomes of malformed rows there", "mode"),
+    _honoured("json.line-delimiter", "what ends a line, in format tables of JSON"),
+    _honoured("json.ignore-parse-errors", "whether malformed rows are left out there"),
+    _honoured("text.line-delimiter", "what ends a line, in format tables of text"),
 )

@@ -108,11 +108,10 @@ _KEPT: Mapping[str, str] = {
         variant.shreddingSchema vector-field
         """,
     "tables that are not made of Paimon's files, and materialized tables": """
-        csv.<setting> delimiter escape field-delimiter format-table.commit-hive-sync-url
-        format-table.file.compression format-table.implementation
-        format-table.partition-path-only-value format-table.repair.collect-statistics
-        format-table.scan.list-parallelism format-table.statistics.parallelism header
-        json.<setting> materialized-table.<setting> mode nullvalue quote seq text.<setting>
+        csv.<setting> format-table.commit-hive-sync-url
+        format-table.repair.collect-statistics
+        format-table.scan.list-parallelism format-table.statistics.parallelism
+        json.<setting> materialized-table.<setting> text.<setting>
         """,
     "Flink's jobs": """
         changelog-producer.compaction-interval changelog.precommit-compact

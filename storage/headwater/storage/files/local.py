@@ -17,7 +17,7 @@ from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import WAREHOUSE_MARKER
 
-__all__ = ["LocalFileAccess", "local_path", "local_uri"]
+__all__ = ["LocalFileAccess", "local_path", "local_uri", "move_local_file"]
 
 # Names a temporary file uniquely among the threads of one process.
 _counter = itertools.count()
@@ -53,6 +53,25 @@ def local_path(uri: str) -> str:
 def local_uri(path: str | os.PathLike[str]) -> str:
     """The ``file:///`` URI of a path, made absolute."""
     return "file://" + os.path.abspath(path)
+
+
+def move_local_file(source: str, target: str) -> None:
+    """Give a file that another program wrote its place, durably; no file is ever replaced.
+
+    Args:
+        source: The file's URI.
+        target: The URI that it gets, on the same disk. Its directory is made if need be.
+
+    Raises:
+        NotFound, Forbidden, Unavailable: As the methods of `LocalFileAccess`.
+    """
+    with _explained(source):
+        before, after = local_path(source), local_path(target)
+        _make_directory(os.path.dirname(after))
+        _flush_file(before)
+        os.link(before, after)
+        _flush_directory(after)
+        os.unlink(before)
 
 
 class LocalFileAccess:

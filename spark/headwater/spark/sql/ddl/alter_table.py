@@ -35,7 +35,6 @@ _REFUSED: Mapping[tuple[str, ...], str] = {
     ("SET", "LOCATION"): "a table stays where it is; clone it with CREATE TABLE … AS",
     ("SET", "SERDE"): "tables have no serialisers",
     ("SET", "SERDEPROPERTIES"): "tables have no serialisers",
-    ("RECOVER", "PARTITIONS"): "the partitions of a table are in its snapshots",
     ("REPLACE", "COLUMNS"): "name the changes with ADD, DROP and ALTER COLUMN",
     ("PARTITION",): "write the rows to the other partition, and drop this one",
     ("CLUSTER", "BY"): "set the property 'clustering.columns'",

@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.declared_types import table_schema
+from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.frame import write_frame
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.types.data_type import DataField
@@ -32,7 +34,10 @@ def columns_of(frame: DataFrame) -> list[DataField]:
 def fill_new_table(context: SqlContext, table: Table, frame: DataFrame) -> None:
     """Write a query's rows to a table that was just created; when that fails, drop it for good."""
     try:
-        write_frame(context.session, frame, table, "append")
+        if is_format_table(table):
+            write_format_rows(context.session, table, frame)
+        else:
+            write_frame(context.session, frame, table, "append")
     except BaseException:
         _undo_creation(context, table.identifier, table.info.id)
         raise

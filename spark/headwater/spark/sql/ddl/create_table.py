@@ -79,11 +79,6 @@ def _refuse_query(name: Identifier, fields: list[DataField], clauses: TableClaus
     """Refuse what does not go together with a query."""
     if fields or clauses.partition_columns:
         raise Invalid("CREATE TABLE … AS takes its columns from the query; leave their types out")
-    if not table_type(clauses.options).has_snapshots:
-        raise Unsupported(
-            f"table {name} is to be of files alone, which are not written here: create it without "
-            "AS, or as a table of Paimon's"
-        )
     if PATH in clauses.options:
         raise Unsupported(
             f"table {name}: what a query that fails has written outside the warehouse would stay; "

@@ -20,7 +20,7 @@ FORMATS = ("csv", "json", "orc", "parquet", "text")
 _OF_FORMATS = frozenset(
     (
         "seq", "delimiter", "lineSep", "quote", "escape", "nullvalue", "header", "mode",
-        "field-delimiter", "line-delimiter", "compression", "encoding",
+        "field-delimiter", "compression",
     )
 )  # fmt: skip
 _OWN = ("headwater", "paimon")

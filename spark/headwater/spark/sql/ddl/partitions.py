@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import with_stored_texts
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.names import column_name
@@ -14,6 +15,7 @@ from headwater.spark.sql.statement import Statement
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.rows.partition import static_partition
+from headwater.storage.scan.format_partitions import find_partitions, partition_directory
 from headwater.storage.types.values import StorageValue, partition_text
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "matching_partitions",
     "partition_texts",
     "partition_values",
+    "repair_partitions",
 ]
 
 
@@ -105,6 +108,10 @@ def _add(statement: Statement, table: Table, context: SqlContext) -> None:
     statement.end()
     for spec in specs:
         _require_all(table, spec)
+    if is_format_table(table):
+        _refuse_directories(table, "ADD PARTITION")
+        for spec in specs:
+            table.storage.files.make_directory(partition_directory(table.storage, spec))
     table.catalog.partitions.create(table.identifier, specs, ignore_if_exists=ignore)
 
 
@@ -121,6 +128,8 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     named = _read_partitions(statement)
     statement.accept("PURGE")
     statement.end()
+    if is_format_table(table):
+        _refuse_directories(table, "DROP PARTITION")
     meant = matching_partitions(context, table, named)
     for spec, found in zip(named, meant, strict=True):
         if not found and not ignore:
@@ -139,10 +148,66 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     ]
     if not wanted:
         return
+    if is_format_table(table):
+        _drop_directories(table, {values for found in meant for values in found})
+        return
     table.drop_partitions(*wanted)
     if table.schema.table_options.partitions_in_catalog and not table.info.is_external:
         gone = [each.spec for found in meant for each in found.values()]
         table.catalog.partitions.drop(table.identifier, gone)
+
+
+def _drop_directories(table: Table, wanted: Collection[tuple[StorageValue, ...]]) -> None:
+    gone = [
+        each.spec
+        for each in table.partitions()
+        if tuple(static_partition(table.storage, each.spec).values()) in wanted
+    ]
+    table.catalog.partitions.drop(table.identifier, gone)
+    for spec in gone:
+        table.storage.files.delete_tree(partition_directory(table.storage, spec))
+
+
+def _refuse_directories(table: Table, what: str) -> None:
+    if not table.schema.table_options.partitions_in_catalog:
+        raise Unsupported(
+            f"table {table.name}: the partitions of this format table are its directories; {what} "
+            "is for those that the catalog keeps ('metastore.partitioned-table' = 'true')"
+        )
+
+
+def _recover(statement: Statement, table: Table, context: SqlContext) -> None:
+    """``RECOVER PARTITIONS``: as ``MSCK REPAIR TABLE``."""
+    statement.expect("RECOVER", "PARTITIONS")
+    statement.end()
+    repair_partitions(table, adds=True, drops=False)
+
+
+def repair_partitions(table: Table, *, adds: bool, drops: bool) -> None:
+    """Bring the catalog's partitions of a format table in line with its directories.
+
+    Args:
+        table: The table.
+        adds: Register the directories that the catalog does not know.
+        drops: Forget the partitions that have no directory.
+
+    Raises:
+        Unsupported: The table is none of files alone, or the catalog does not keep its partitions.
+    """
+    if not is_format_table(table):
+        raise Unsupported(
+            f"table {table.name}: commits tell the catalog of its partitions; MSCK REPAIR TABLE is "
+            "for format tables (USING csv and the like). For a table that other engines wrote "
+            "without the catalog write CALL sys.repair('database.table')"
+        )
+    _refuse_directories(table, "MSCK REPAIR TABLE")
+    there = {tuple(each.spec.items()): each.spec for each in find_partitions(table.storage)}
+    known = {tuple(each.spec.items()): each.spec for each in table.partitions()}
+    kept = table.catalog.partitions
+    if adds and (added := [there[key] for key in there if key not in known]):
+        kept.create(table.identifier, added, ignore_if_exists=True)
+    if drops and (gone := [known[key] for key in known if key not in there]):
+        kept.drop(table.identifier, gone)
 
 
 PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table, SqlContext], None]] = {
@@ -150,4 +215,5 @@ PARTITION_CLAUSES: Mapping[tuple[str, ...], Callable[[Statement, Table, SqlConte
     ("ADD", "IF", "NOT", "EXISTS"): _add,
     ("DROP", "PARTITION"): _drop,
     ("DROP", "IF", "EXISTS"): _drop,
+    ("RECOVER", "PARTITIONS"): _recover,
 }

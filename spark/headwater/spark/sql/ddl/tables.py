@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from headwater.catalog.model.dropped_tables import DroppedTableInfo
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import all_pages
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.databases import set_database_comment
-from headwater.spark.sql.ddl.partitions import partition_values
+from headwater.spark.sql.ddl.partitions import partition_values, repair_partitions
 from headwater.spark.sql.names import (
     accept_database_word,
     column_name,
@@ -19,6 +20,7 @@ from headwater.spark.sql.names import (
 )
 from headwater.spark.sql.session_options import named_table, with_session_options
 from headwater.spark.sql.statement import Statement
+from headwater.spark.write.format_table import truncate_format_table
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.schema.change import UpdateColumnComment, UpdateComment
 
@@ -86,10 +88,13 @@ def _truncate(statement: Statement, context: SqlContext) -> None:
     if statement.peek("PARTITION"):
         partition = read_partition(statement)
     statement.end()
-    if partition is None:
+    values = None if partition is None else partition_values(context, table, partition)
+    if is_format_table(table):
+        truncate_format_table(table, values or {})
+    elif values is None:
         table.truncate()
-        return
-    table.drop_partitions(partition_values(context, table, partition))
+    else:
+        table.drop_partitions(values)
 
 
 def _comment(statement: Statement, context: SqlContext) -> None:
@@ -150,11 +155,18 @@ def _refresh(statement: Statement, context: SqlContext) -> None:
 
 
 def _repair(statement: Statement, context: SqlContext) -> None:
-    raise Unsupported(
-        "MSCK REPAIR TABLE is for tables of files alone (USING csv and the like), which other "
-        "engines read: run it there. For a table that other engines wrote without the catalog "
-        "write CALL sys.repair('database.table')"
-    )
+    """``[MSCK] REPAIR TABLE t [{ADD | DROP | SYNC} PARTITIONS]``."""
+    statement.accept("MSCK")
+    statement.expect("REPAIR", "TABLE")
+    table = named_table(context, str(object_identifier(statement, context)))
+    adds, drops = True, False
+    if not statement.at_end:
+        adds, drops = statement.peek("ADD") or statement.peek("SYNC"), not statement.peek("ADD")
+        if not any(statement.accept(word) for word in ("ADD", "DROP", "SYNC")):
+            raise statement.unexpected("ADD, DROP or SYNC PARTITIONS")
+        statement.expect("PARTITIONS")
+    statement.end()
+    repair_partitions(table, adds=adds, drops=drops)
 
 
 def _refuse_branch(name: Identifier, verb: str, instead: str) -> None:
@@ -170,4 +182,5 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     ("ANALYZE", "TABLE"): _analyze,
     ("REFRESH", "TABLE"): _refresh,
     ("MSCK", "REPAIR", "TABLE"): _repair,
+    ("REPAIR", "TABLE"): _repair,
 }

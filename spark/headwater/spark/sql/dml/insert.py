@@ -14,6 +14,7 @@ from headwater.spark.char_columns import with_stored_texts
 from headwater.spark.literal import literal
 from headwater.spark.names import column_of
 from headwater.spark.schema_merging import SchemaMerging
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
@@ -25,6 +26,7 @@ from headwater.spark.sql.statement import Statement, read_words, split_statement
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
 from headwater.spark.write.evolve import evolve
+from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.spark.write.update import replace_where
@@ -120,6 +122,8 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         made = _Rows(table, context, fixed)
         wanted = made.wanted if columns is None else columns
         rows = made.positional(_query(statement, prefix, context, table, wanted), columns)
+    if is_format_table(table):
+        return _of_files(context, table, rows, fixed, overwrites=overwrites)
     if not overwrites and table.schema.table_options.upsert_keys:
         return lambda: counted(upsert_rows(context.session, table, rows), "updated", "inserted")
     if not overwrites:
@@ -136,6 +140,25 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
             overwrite=True,
             partition=known if known and not dynamic else None,
             dynamic=dynamic if not known or dynamic else None,
+        ),
+        "inserted",
+    )
+
+
+def _of_files(
+    context: SqlContext,
+    table: Table,
+    rows: DataFrame,
+    fixed: Mapping[str, object],
+    *,
+    overwrites: bool,
+) -> _Insert:
+    """The insert into a format table, whose partitions that are named are replaced as a whole."""
+    known = {name: value for name, value in fixed.items() if value is not _OPEN}
+    dynamic = not known and bool(table.schema.partition_keys) and _is_dynamic(table, context)
+    return lambda: counted(
+        write_format_rows(
+            context.session, table, rows, overwrite=overwrites, partition=known, dynamic=dynamic
         ),
         "inserted",
     )

@@ -12,10 +12,12 @@ from pyspark.sql import functions as sf
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.scan import Rows, Scan
+from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
+from headwater.spark.source.format_table import format_frame
 from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
@@ -28,7 +30,7 @@ from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.predicate.filter import columns_of
 
-__all__ = ["Build", "built_frame", "open_relations", "rows_as_read"]
+__all__ = ["Build", "built_frame", "format_rows", "open_relations", "table_rows"]
 
 Build: TypeAlias = Callable[..., DataFrame]
 """Makes a frame of a frame for each table."""
@@ -52,7 +54,53 @@ def built_frame(build: Build, relations: Sequence[Relation], context: SqlContext
         return read_relations(relations, needs, lambda frames: _built(build, frames), context)
 
 
-def rows_as_read(
+def table_rows(
+    table: Table,
+    scanned: Callable[[Sequence[str] | None, str | None], Scan],
+    columns: Sequence[str] | None,
+    where: Column | str | None,
+    context: SqlContext,
+) -> DataFrame:
+    """A table's rows as the session reads them.
+
+    Args:
+        table: The table.
+        scanned: Its rows as of some moment, of some columns and for a condition.
+        columns: The columns of the frame, metadata columns among them; None for the table's own.
+        where: A condition: text, or one of Spark's.
+        context: The user's; it is told what is read.
+    """
+    is_own = where is None or isinstance(where, str)
+    is_whole = not is_own or asks_for_metadata(columns, table.schema)
+    scan = scanned(None if is_whole else columns, where if isinstance(where, str) else None)
+    return _rows_as_read(scan, columns, where, context)
+
+
+def format_rows(
+    table: Table,
+    columns: Sequence[str] | None,
+    where: Column | str | None,
+    context: SqlContext,
+    *,
+    is_now: bool,
+) -> DataFrame:
+    """A format table's rows; else as `table_rows`.
+
+    Args:
+        is_now: True unless they are asked for as of some other moment.
+
+    Raises:
+        Unsupported: They are; or as `format_frame`.
+    """
+    if not is_now:
+        raise Unsupported(f"{table.name} is a format table: it is only read as it is now")
+    frame = format_frame(context.session, table)
+    if where is not None:
+        frame = frame.where(where)
+    return frame if columns is None else frame.select(*map(quoted, columns))
+
+
+def _rows_as_read(
     scan: Scan, columns: Sequence[str] | None, where: Column | str | None, context: SqlContext
 ) -> DataFrame:
     """The rows of a scan as the session reads them.

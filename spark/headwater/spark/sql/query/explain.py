@@ -45,6 +45,9 @@ def _described(read: TableRead) -> str:
         f"{read.table}{snapshot}",
         f"  columns: {', '.join(read.columns)} ({len(read.columns)} of {every})",
     ]
+    if read.relation.format_table is not None:
+        lines.append("  files: chosen by Spark, see PartitionFilters and PushedFilters above")
+        return "\n".join(lines)
     if read.rows is None:
         lines.append("  metadata: read when the query was planned")
         return "\n".join(lines)

@@ -29,9 +29,10 @@ def plan_read(
     """
     names = relation.schema.fieldNames()
     rows = relation.rows
-    if rows is None:
-        return TableRead(relation.name, None, tuple(names), None, relation)
     needed = names if need is None else need.names(relation.schema)
+    if rows is None:
+        read = names if relation.format_table is None else needed
+        return TableRead(relation.name, None, tuple(read), None, relation)
     # A batch without columns would not tell Spark how many rows it has.
     needed = needed or names[:1]
     predicate: Predicate | None = None

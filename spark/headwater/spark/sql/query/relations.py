@@ -20,6 +20,7 @@ from headwater.catalog.table.system_table import (
 )
 from headwater.catalog.table.table import Table
 from headwater.spark.errors import first_line
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
@@ -102,7 +103,12 @@ class Relations:
                     "query of your own over its tables"
                 ) from None
             return view
-        rows = self._rows(self._configured(table, reference), reference)
+        table = self._configured(table, reference)
+        if is_format_table(table):
+            if reference.moment or any(key in table.schema.options for key in INCREMENTAL_OPTIONS):
+                raise Unsupported(f"{name} is a format table: it is only read as it is now")
+            return Relation(name, spark_schema(table.schema.fields), format_table=table)
+        rows = self._rows(table, reference)
         return Relation(name, spark_schema(rows.storage.schema.fields), rows=rows)
 
     def _table(self, name: str) -> Table:

@@ -1,0 +1,318 @@
+"""The rows of format tables, by Spark's own readers of files.
+
+Spark finds the partitions by their directories, leaves out those that a query does not need, and
+reads only the columns and row groups that it needs, as of any files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyspark.sql.types as st
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import CharColumns
+from headwater.spark.errors import first_line
+from headwater.spark.names import quoted
+from headwater.spark.types import spark_schema, spark_type
+from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.local import local_path
+from headwater.storage.options.format_options import FormatOptions
+from headwater.storage.scan.format_partitions import FormatPartition, find_partitions
+from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    VariantType,
+)
+
+__all__ = [
+    "check_format_table",
+    "file_settings",
+    "format_frame",
+    "is_format_table",
+    "present_partitions",
+    "stored_fields",
+]
+
+_SCHEME = "file:///"
+# What Spark takes for a pattern of paths.
+_PATTERN = frozenset("{}[]*?\\")
+_FORMATS = ("csv", "json", "orc", "parquet", "text")
+_DIRECTORY_TYPES = frozenset(
+    (Root.CHAR, Root.VARCHAR, Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT,
+     Root.DECIMAL, Root.DATE, Root.TIMESTAMP)
+)  # fmt: skip
+_MOST = 2**31 - 1
+_BINARY = (Root.BINARY, Root.VARBINARY)
+
+
+def is_format_table(table: Table) -> bool:
+    """True if a table is a directory of files without snapshots, which Spark reads and writes."""
+    return table_type(table.schema.options) is TableType.FORMAT
+
+
+def check_format_table(table: Table) -> None:
+    """Refuse a format table that Spark's own readers and writers cannot do right.
+
+    Raises:
+        Forbidden: Policies restrict what is seen of it.
+        Unsupported: Its place, its format or the type of a column is one that they do not know.
+    """
+    table.refuse_restricted("Spark reads the files of format tables itself")
+    options = FormatOptions(table.schema.options)
+    location = table.storage.layout.location
+    if not location.startswith(_SCHEME) or _PATTERN & set(location):
+        raise Unsupported(
+            f"table {table.name} is a format table at {location}: Headwater reads and writes those "
+            "on a file system (file:///…), in paths without any of {}[]*?\\; use another engine"
+        )
+    if options.file_format not in _FORMATS:
+        raise Unsupported(
+            f"table {table.name}: Spark has no files of format {options.file_format}, only "
+            f"{', '.join(_FORMATS)}; use another engine"
+        )
+    for field in table.schema.partition_fields:
+        if not isinstance(field.type, AtomicType) or field.type.root not in _DIRECTORY_TYPES:
+            raise Unsupported(
+                f"table {table.name}: partition column '{field.name}' is {field.type}, whose "
+                "values have no name for a directory that all engines agree on"
+            )
+    fields = stored_fields(table)
+    for field in fields:
+        if not _is_known(field.type, options.file_format):
+            raise Unsupported(
+                f"table {table.name}: column '{field.name}' is {field.type}, which Spark's files "
+                f"of {options.file_format} do not have"
+            )
+    if options.file_format == "text" and [_is_text(each.type) for each in fields] != [True]:
+        raise Unsupported(
+            f"table {table.name}: files of text are lines, of one column of type STRING besides "
+            "the partition columns"
+        )
+
+
+def stored_fields(table: Table) -> list[DataField]:
+    """The columns that the files have: not those of partitions, which directories' names tell."""
+    return [each for each in table.schema.fields if each.name not in table.schema.partition_keys]
+
+
+def _is_known(kind: DataType, file_format: str) -> bool:
+    match kind:
+        case AtomicType(root=Root.TIME | Root.BLOB):
+            return False
+        case AtomicType(root=Root.TIMESTAMP | Root.TIMESTAMP_LTZ):
+            # Spark's ORC has moments in the zone of whoever writes, and local times as numbers.
+            return kind.precision <= 6 and file_format != "orc"
+        case AtomicType():
+            return True
+        case ArrayType():
+            return file_format != "csv" and _is_known(kind.element, file_format)
+        case MapType():
+            keys_and_values = (kind.key, kind.value)
+            return file_format != "csv" and all(_is_known(e, file_format) for e in keys_and_values)
+        case RowType():
+            return file_format != "csv" and all(_is_known(e.type, file_format) for e in kind.fields)
+        case VariantType():
+            return file_format == "parquet"
+    return False
+
+
+def _is_text(kind: DataType) -> bool:
+    return isinstance(kind, AtomicType) and kind.root in (Root.CHAR, Root.VARCHAR)
+
+
+def file_settings(options: FormatOptions) -> dict[str, str]:
+    """The options of Spark's readers and writers for a format table's files."""
+    text = options.text
+    match options.file_format:
+        case "csv":
+            return {
+                "sep": text.field_delimiter,
+                "lineSep": text.line_delimiter,
+                "quote": text.quote,
+                "escape": text.escape,
+                "header": str(text.has_header).lower(),
+                "nullValue": text.null_literal,
+                "mode": text.mode,
+            }
+        case "json":
+            return {"lineSep": text.line_delimiter, "mode": text.mode}
+        case "text":
+            return {"lineSep": text.line_delimiter}
+    return {}
+
+
+def format_frame(session: CatalogSession, table: Table) -> DataFrame:
+    """A format table's rows as they are now.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+
+    Raises:
+        Forbidden, Unsupported: As `check_format_table`.
+    """
+    check_format_table(table)
+    options = FormatOptions(table.schema.options)
+    fields = stored_fields(table)
+    found = _files(session, table, options)
+    if found is None:
+        return session.spark.createDataFrame([], spark_schema(table.schema.fields))
+    found = _well_formed(found, fields, options)
+    stored = {each.name: _read_value(each, options) for each in fields}
+    columns = [
+        stored[each.name]
+        if each.name in stored
+        else _partition_value(table, each, _directory_text(table, each, options))
+        for each in table.schema.fields
+    ]
+    named = zip(columns, table.schema.fields, strict=True)
+    frame = found.select([column.alias(each.name) for column, each in named])
+    return CharColumns.of(session.spark, table.schema.fields).read(frame)
+
+
+def _files(session: CatalogSession, table: Table, options: FormatOptions) -> DataFrame | None:
+    """The files' rows, with the text of partition columns where Spark finds it itself.
+
+    Returns:
+        None for a table without a directory, or without partitions.
+    """
+    location = table.storage.layout.location
+    keys = table.schema.partition_keys
+    in_catalog = table.schema.table_options.partitions_in_catalog
+    schema = st.StructType(
+        [st.StructField(each.name, _file_type(each, options)) for each in stored_fields(table)]
+    )
+    reader = session.spark.read.format(options.file_format).options(**file_settings(options))
+    reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+    if options.file_format == "parquet":
+        reader = reader.option("mergeSchema", "false").option("datetimeRebaseMode", "CORRECTED")
+    paths = [location]
+    if keys and options.values_alone_in_paths:
+        # Spark knows directories by names of columns alone.
+        reader = reader.option("recursiveFileLookup", "true")
+        paths = [partition.directory for partition in present_partitions(table)]
+    elif keys:
+        reader = reader.option("basePath", location)
+        texts = [st.StructField(key, st.StringType()) for key in keys]
+        schema = st.StructType([*schema.fields, *texts])
+        if in_catalog:
+            paths = [partition.directory for partition in present_partitions(table)]
+    if not paths or not _is_there(table):
+        return None
+    try:
+        frame = reader.schema(schema).load(paths)
+        _ = frame.schema  # Spark Connect looks at the files now.
+    except AnalysisException as error:
+        raise Invalid(
+            f"table {table.name}: Spark cannot read its files in {location}: {first_line(error)}"
+        ) from error
+    return frame
+
+
+def present_partitions(table: Table) -> list[FormatPartition]:
+    """The partitions of a format table that have a directory.
+
+    Where the catalog keeps the partitions, those that it does not know are none of the table's.
+    """
+    found = find_partitions(table.storage)
+    if not table.schema.table_options.partitions_in_catalog:
+        return found
+    known = {tuple(each.spec.items()) for each in table.partitions()}
+    return [each for each in found if tuple(each.spec.items()) in known]
+
+
+def _is_there(table: Table) -> bool:
+    """True if the table's directory exists: none is made for it before something is written."""
+    above, _, name = table.storage.layout.location.rpartition("/")
+    return name in table.storage.files.folders(above)
+
+
+def _file_type(field: DataField, options: FormatOptions) -> st.DataType:
+    """The type that Spark's reader is asked for."""
+    if options.file_format == "csv" and _is_binary(field.type):
+        return st.StringType()
+    kind = spark_type(field.type)
+    return _json_type(kind) if options.file_format == "json" else kind
+
+
+def _json_type(kind: st.DataType) -> st.DataType:
+    """A type whose numbers and booleans are text, as Paimon writes them: Spark reads both then."""
+    match kind:
+        case st.StructType(fields=fields):
+            parts = [st.StructField(each.name, _json_type(each.dataType)) for each in fields]
+            return st.StructType(parts)
+        case st.ArrayType(elementType=element):
+            return st.ArrayType(_json_type(element))
+        case st.MapType(keyType=key, valueType=value):
+            return st.MapType(_json_type(key), _json_type(value))
+        case st.IntegralType() | st.FractionalType() | st.BooleanType():
+            return kind if isinstance(kind, st.DecimalType) else st.StringType()
+    return kind
+
+
+def _is_binary(kind: DataType) -> bool:
+    return isinstance(kind, AtomicType) and kind.root in _BINARY
+
+
+def _read_value(field: DataField, options: FormatOptions) -> Column:
+    """A column's value, of what Spark's reader gives."""
+    value = sf.col(quoted(field.name))
+    kind = spark_type(field.type)
+    stored = _file_type(field, options)
+    if stored != kind:
+        return sf.unbase64(value) if _is_binary(field.type) else value.cast(kind)
+    if options.file_format == "parquet" and kind in (st.FloatType(), st.DoubleType()):
+        # A footer's ranges may lack NaN, by which Spark would skip row groups for conditions.
+        return sf.nanvl(value, value)
+    return value
+
+
+def _well_formed(
+    frame: DataFrame, fields: Sequence[DataField], options: FormatOptions
+) -> DataFrame:
+    """The rows whose texts are values of their columns, where malformed rows are left out."""
+    if options.file_format != "json" or options.text.mode != "dropmalformed":
+        return frame
+    for field in fields:
+        kind = spark_type(field.type)
+        if _file_type(field, options) != kind:
+            value = sf.col(quoted(field.name))
+            frame = frame.where(value.isNull() | value.try_cast(kind).isNotNull())
+    return frame
+
+
+def _directory_text(table: Table, field: DataField, options: FormatOptions) -> Column:
+    """The text of a partition column in the names of a file's directories."""
+    keys = table.schema.partition_keys
+    if not options.values_alone_in_paths:
+        return sf.col(quoted(field.name))
+    # Spark's name of a file is a URI, in which the names' own percent signs are escaped again.
+    path = sf.regexp_replace(_decoded(sf.col("_metadata.file_path")), "^file:/+", "/")
+    start = len(local_path(table.storage.layout.location)) + 2
+    below = sf.substring(path, sf.lit(start), sf.lit(_MOST))
+    return _decoded(sf.split_part(below, sf.lit("/"), sf.lit(keys.index(field.name) + 1)))
+
+
+def _decoded(text: Column) -> Column:
+    """A text whose percent signs are escapes, in which a plus is a plus."""
+    return sf.url_decode(sf.replace(text, sf.lit("+"), sf.lit("%2B")))
+
+
+def _partition_value(table: Table, field: DataField, text: Column) -> Column:
+    """A partition column's value; dates may be numbers of days, as Paimon names them."""
+    text = sf.nullif(text, sf.lit(table.schema.table_options.partition_default_name))
+    kind = spark_type(field.type)
+    if isinstance(kind, st.DateType):
+        days = sf.when(text.rlike(r"^-?\d+$"), text.cast("int"))
+        return sf.when(days.isNotNull(), sf.date_from_unix_date(days)).otherwise(text.cast(kind))
+    return text.cast(kind)

@@ -1,0 +1,394 @@
+"""Writes of format tables, by Spark's own writers of files.
+
+Spark writes into a directory of its own beside the partitions, which no reader looks into. When all
+tasks are done the files get their places, and then those that they replace are deleted: a write
+that fails leaves the table as it was, and one that is killed at its very end leaves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyspark.sql.types as st
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as sf
+
+from headwater.catalog.table.table import Table
+from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import with_stored_values
+from headwater.spark.errors import first_line, own_errors
+from headwater.spark.literal import literal
+from headwater.spark.names import columns_by_name, quoted
+from headwater.spark.row_change import RowCounts
+from headwater.spark.session import ended_by_interrupt
+from headwater.spark.source.format_table import (
+    check_format_table,
+    file_settings,
+    present_partitions,
+    stored_fields,
+)
+from headwater.spark.types import spark_type
+from headwater.spark.write.nested_defaults import nested_default
+from headwater.spark.write.store_assignment import StoreAssignment
+from headwater.storage.errors import Invalid, NotFound, ResourceType
+from headwater.storage.files.access import FileStatus
+from headwater.storage.files.local import move_local_file
+from headwater.storage.options.format_options import FormatOptions
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.scan.format_partitions import (
+    FormatPartition,
+    data_files,
+    find_partitions,
+    partition_directory,
+    read_path_name,
+)
+from headwater.storage.schema.default_values import default_value
+from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import DataField
+from headwater.storage.types.values import StorageValue, arrow_scalar, partition_text
+
+__all__ = ["truncate_format_table", "write_format_rows"]
+
+_UNKNOWN = -1
+_MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+
+
+@dataclass(frozen=True)
+class _NewFile:
+    """A file that waits for its place.
+
+    Attributes:
+        status: The file.
+        spec: Its partition.
+        target: Its place.
+    """
+
+    status: FileStatus
+    spec: Mapping[str, str]
+    target: str
+
+
+def write_format_rows(
+    session: CatalogSession,
+    table: Table,
+    rows: DataFrame,
+    *,
+    overwrite: bool = False,
+    partition: Mapping[str, object] | None = None,
+    dynamic: bool = False,
+) -> RowCounts:
+    """Add rows to a format table, or put them in the place of what it holds.
+
+    Args:
+        session: The catalog's.
+        table: The table.
+        rows: The rows, by the names of the table's columns; nullable ones may be missing.
+        overwrite: Replace what the table holds.
+        partition: Values of some partition columns: the rows' own, where the frame lacks them, and
+            with `overwrite` those of the partitions that are replaced.
+        dynamic: With `overwrite`, replace only partitions that there are rows for.
+
+    Raises:
+        Invalid: The rows do not fit the table; nothing is written.
+        Forbidden, Unsupported: As `check_format_table`.
+    """
+    check_format_table(table)
+    options = FormatOptions(table.schema.options)
+    options.refuse_hive()
+    fixed = static_partition(table.storage, partition or {})
+    frame = _stored(session, table, rows, fixed)
+    counted = Observation()
+    staging = f"{table.storage.layout.location}/.headwater-{table.storage.runtime.new_uuid()}"
+    try:
+        with own_errors(), ended_by_interrupt(session.spark):
+            _write(frame.observe(counted, sf.count(sf.lit(1)).alias("rows")), table, staging)
+        new = list(_new_files(table, options, staging))
+        replaced = _replaced(table, new, fixed, dynamic=dynamic) if overwrite else []
+        named = _named_partition(table, options, fixed)
+        if named is not None:
+            table.storage.files.make_directory(partition_directory(table.storage, named))
+        emptied = [each.spec for each in replaced] + ([named] if named is not None else [])
+        _publish(table, new, replaced, emptied, overwrite=overwrite)
+    finally:
+        table.storage.files.delete_tree(staging)
+    return RowCounts(inserted=int(counted.get.get("rows", 0)))
+
+
+def truncate_format_table(table: Table, partition: Mapping[str, object]) -> None:
+    """Delete the rows of a format table's partitions, which stay.
+
+    Args:
+        table: The table.
+        partition: Values of some partition columns; of none for all partitions.
+
+    Raises:
+        NotFound: All columns have values, and there is no such partition.
+        Forbidden, Unsupported: As `check_format_table`.
+    """
+    check_format_table(table)
+    values = static_partition(table.storage, partition)
+    emptied = _within(table, present_partitions(table), values)
+    named = _named_partition(table, FormatOptions(table.schema.options), values)
+    if named is not None and not emptied:
+        name = "/".join(f"{key}={text}" for key, text in named.items())
+        raise NotFound(
+            f"table {table.name} has no partition {name}",
+            resource_type=ResourceType.PARTITION,
+            resource_name=name,
+        )
+    _publish(table, [], emptied, [each.spec for each in emptied], overwrite=True)
+
+
+# Rows ---------------------------------------------------------------------------------------
+
+
+def _stored(
+    session: CatalogSession, table: Table, rows: DataFrame, fixed: Mapping[str, StorageValue]
+) -> DataFrame:
+    """Rows with all columns of the table, as they are stored."""
+    fields = table.schema.fields
+    given = columns_by_name([each.name for each in fields], rows.columns)
+    odd = [name for name in rows.columns if name not in given.values()]
+    if odd:
+        raise Invalid(
+            f"table {table.name} has no column '{odd[0]}'; its columns are "
+            f"{', '.join(each.name for each in fields)}"
+        )
+    assignment = StoreAssignment(session.spark, table.name)
+    columns: list[Column] = []
+    for field in fields:
+        kind = spark_type(field.type)
+        if field.name in given:
+            source = given[field.name]
+            value = sf.col(quoted(source))
+            value = assignment.assigned(value, rows.schema[source].dataType, kind, field.name)
+        elif field.name in fixed:
+            value = literal(arrow_scalar(fixed[field.name], field.type), kind)
+        else:
+            value = sf.lit(None).cast(kind)
+        columns.append(_complete(table, field, value).alias(field.name))
+    return with_stored_values(session.spark, rows.select(columns), table.schema)
+
+
+def _complete(table: Table, field: DataField, value: Column) -> Column:
+    """A value, or the column's default in its place; null fails where there may be none."""
+    kind = spark_type(field.type)
+    if field.default_value is not None:
+        default = nested_default(field, table.name)
+        if isinstance(field.type, AtomicType):
+            where = f"table {table.name}, column '{field.name}'"
+            zone = table.storage.runtime.time_zone
+            found = default_value(where, field.type, field.default_value, zone)
+            default = literal(found, kind)
+        value = sf.coalesce(value, default)
+    if not field.type.nullable:
+        problem = f"table {table.name}, column '{field.name}' must not be null"
+        value = sf.coalesce(value, sf.raise_error(sf.lit(problem)).cast(kind))
+    return value
+
+
+# Files --------------------------------------------------------------------------------------
+
+
+def _write(frame: DataFrame, table: Table, staging: str) -> None:
+    """Write rows below a directory, by partition."""
+    options = FormatOptions(table.schema.options)
+    keys = table.schema.partition_keys
+    columns = [_file_value(each, options).alias(each.name) for each in stored_fields(table)]
+    texts = [_directory_text(table, each, options) for each in table.schema.partition_fields]
+    frame = frame.select(*columns, *texts)
+    if keys and options.spreads_by_partition:
+        frame = frame.repartition(*map(quoted, keys))
+    writer = frame.write.format(options.file_format).options(**_writer_settings(options))
+    if keys:
+        writer = writer.partitionBy(*keys)
+    try:
+        writer.mode("errorifexists").save(staging)
+    except AnalysisException as error:
+        raise Invalid(
+            f"table {table.name}: Spark cannot write its files: {first_line(error)}"
+        ) from error
+
+
+def _writer_settings(options: FormatOptions) -> dict[str, str]:
+    found = {**file_settings(options), "compression": options.compression}
+    found.pop("mode", None)
+    if options.file_format == "csv":
+        # Not the two quotes that Spark has for it, whatever the quote is.
+        found["emptyValue"] = options.text.quote * 2
+    if options.most_rows_of_file:
+        found["maxRecordsPerFile"] = str(options.most_rows_of_file)
+    if options.file_format in ("csv", "json"):
+        # Spark's own would cut microseconds off.
+        found |= {"timestampFormat": f"{_MOMENT}XXX", "timestampNTZFormat": _MOMENT}
+    return found
+
+
+def _file_value(field: DataField, options: FormatOptions) -> Column:
+    value = sf.col(quoted(field.name))
+    is_binary = isinstance(spark_type(field.type), st.BinaryType)
+    return sf.base64(value) if is_binary and options.file_format == "csv" else value
+
+
+def _directory_text(table: Table, field: DataField, options: FormatOptions) -> Column:
+    """A partition column's value as in its directory's name, unescaped: as `partition_text`."""
+    value = sf.col(quoted(field.name))
+    text = value.cast("string")
+    kind = spark_type(field.type)
+    if _is_legacy(table, options):
+        if isinstance(kind, st.DateType):
+            text = sf.unix_date(value).cast("string")
+        elif isinstance(kind, st.TimestampNTZType):
+            text = _java_text(value)
+    elif isinstance(field.type, AtomicType) and field.type.root is Root.TIMESTAMP:
+        text = sf.date_format(value, f"yyyy-MM-dd HH:mm:ss{_fraction(field.type.precision)}")
+    default = sf.lit(table.schema.table_options.partition_default_name)
+    return sf.when(sf.trim(text) != "", text).otherwise(default).alias(field.name)
+
+
+def _java_text(value: Column) -> Column:
+    """A local time as ``LocalDateTime.toString`` writes it: no longer than it has to be."""
+    micros = sf.unix_micros(value.cast("timestamp")) % sf.lit(1_000_000)
+    second = sf.second(value)
+    return (
+        sf.when(micros % 1000 != 0, sf.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"))
+        .when(micros != 0, sf.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSS"))
+        .when(second != 0, sf.date_format(value, "yyyy-MM-dd'T'HH:mm:ss"))
+        .otherwise(sf.date_format(value, "yyyy-MM-dd'T'HH:mm"))
+    )
+
+
+def _fraction(precision: int) -> str:
+    return "." + "S" * precision if precision else ""
+
+
+def _is_legacy(table: Table, options: FormatOptions) -> bool:
+    return table.schema.table_options.legacy_partition_name and not options.names_as_engine
+
+
+def _named_partition(
+    table: Table, options: FormatOptions, values: Mapping[str, StorageValue]
+) -> dict[str, str] | None:
+    """The one partition with some values, as its directory's name has them; None for several."""
+    keys = table.schema.partition_keys
+    if not keys or len(values) < len(keys):
+        return None
+    named = table.schema.table_options
+    if not _is_legacy(table, options):
+        named = type(named)({**named.raw, "partition.legacy-name": "false"})
+    return {key: partition_text(values[key], table.schema.column(key), named) for key in keys}
+
+
+def _within(
+    table: Table, partitions: Iterable[FormatPartition], values: Mapping[str, StorageValue]
+) -> list[FormatPartition]:
+    """The partitions with some values, whatever their directories' names for these are."""
+    return [
+        each
+        for each in partitions
+        if values.items() <= static_partition(table.storage, each.spec).items()
+    ]
+
+
+def _new_files(table: Table, options: FormatOptions, staging: str) -> Iterator[_NewFile]:
+    """The files that Spark wrote, and their places."""
+    keys = table.schema.partition_keys
+    for status in data_files(table.storage, staging):
+        *directories, name = status.path[len(staging) + 1 :].split("/")
+        texts = [read_path_name(each.partition("=")[2]) for each in directories]
+        spec = dict(zip(keys, texts, strict=True))
+        place = partition_directory(table.storage, spec)
+        yield _NewFile(status, spec, f"{place}/{options.file_prefix}{name}")
+
+
+def _replaced(
+    table: Table,
+    new: Sequence[_NewFile],
+    fixed: Mapping[str, StorageValue],
+    *,
+    dynamic: bool,
+) -> list[FormatPartition]:
+    """The partitions whose files are replaced."""
+    if not table.schema.partition_keys:
+        return find_partitions(table.storage)
+    if not dynamic:
+        # What the catalog does not know yet is replaced only where it is named.
+        present = find_partitions(table.storage) if fixed else present_partitions(table)
+        return _within(table, present, fixed)
+    written = {_values(table, each.spec) for each in new}
+    return [each for each in find_partitions(table.storage) if _values(table, each.spec) in written]
+
+
+def _values(table: Table, spec: Mapping[str, str]) -> tuple[StorageValue, ...]:
+    return tuple(static_partition(table.storage, spec).values())
+
+
+def _publish(
+    table: Table,
+    new: Sequence[_NewFile],
+    replaced: Sequence[FormatPartition],
+    emptied: Iterable[Mapping[str, str]],
+    *,
+    overwrite: bool,
+) -> None:
+    """Give new files their places, and delete those that they replace.
+
+    Args:
+        table: The table.
+        new: The new files.
+        replaced: The partitions whose files are deleted.
+        emptied: The partitions that have no files but the new ones.
+        overwrite: True if what the catalog knows of the partitions counts no more.
+    """
+    files = table.storage.files
+    old = [file.path for each in replaced for file in data_files(table.storage, each.directory)]
+    placed: list[str] = []
+    try:
+        for file in new:
+            move_local_file(file.status.path, file.target)
+            placed.append(file.target)
+        if table.schema.table_options.partitions_in_catalog and table.schema.partition_keys:
+            _register(table, new, emptied, overwrite=overwrite)
+    except BaseException:
+        for path in placed:
+            files.delete(path)
+        raise
+    for path in old:
+        files.delete(path)
+
+
+def _register(
+    table: Table,
+    new: Sequence[_NewFile],
+    emptied: Iterable[Mapping[str, str]],
+    *,
+    overwrite: bool,
+) -> None:
+    """Tell the catalog of partitions, and what is in them; nobody has counted the rows."""
+    now = table.storage.runtime.now_millis()
+    found = {
+        tuple(spec.items()): PartitionStatistics(spec, 0, 0, 0, now, _UNKNOWN) for spec in emptied
+    }
+    for file in new:
+        key = tuple(file.spec.items())
+        before = found.get(key) or PartitionStatistics(file.spec, 0, 0, 0, now, _UNKNOWN)
+        found[key] = PartitionStatistics(
+            file.spec,
+            _UNKNOWN,
+            before.file_size_in_bytes + file.status.size,
+            before.file_count + 1,
+            now,
+            _UNKNOWN,
+        )
+    reports = list(found.values())
+    if reports:
+        table.catalog.partitions.create(
+            table.identifier,
+            [each.spec for each in reports],
+            ignore_if_exists=True,
+            statistics=reports,
+            replace_statistics=overwrite,
+        )
