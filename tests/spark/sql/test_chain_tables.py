@@ -74,6 +74,9 @@ def test_a_partition_is_made_whole(chain: SparkLake) -> None:
     assert query(chain, "SELECT * FROM db.c") == everything
     assert not compact(chain, "table => 'db.c', partition => 'day=20260103'")
     assert not compact(chain, "table => 'db.c', partition => 'day=20260109'")
+    # Streams and reads of changes see the rows.
+    kinds = query(chain, "SELECT commit_kind FROM db.`c$branch_whole$snapshots`")
+    assert kinds == [("APPEND",), ("APPEND",)]
 
 
 def test_a_whole_partition_is_made_anew(chain: SparkLake) -> None:

@@ -46,6 +46,16 @@ def compact_chain_table(arguments: Arguments) -> Rows:
         made = {split.partition for split in rows.splits}
         if not made:
             return False
+        if not there:
+            # Readers of the branch's changes pass over what replaces rows.
+            write_frame(
+                session,
+                frame_of_table(session, rows),
+                whole,
+                "append",
+                unchanged_since=scans[0].snapshot,
+            )
+            return True
         replaced = Or(
             tuple(
                 partition_condition(table, dict(partition_spec(delta.storage, partition)))
