@@ -59,6 +59,20 @@ def test_what_the_user_cached_stays_cached(spark: SparkSession, lake: SparkLake)
 
 
 @pytest.mark.spark
+def test_frames_of_other_sessions_may_be_named(spark: SparkSession, lake: SparkLake) -> None:
+    if is_connect(spark):
+        pytest.skip("a frame belongs to its session on the server")
+    other = spark.newSession()
+    before = other.catalog.listTables()
+    lake.sql("CREATE TABLE db.t AS SELECT id FROM {news}", news=other.range(3))
+    assert rows(lake.sql("SELECT id FROM db.t JOIN {own} USING (id)", own=other.range(2))) == [
+        (0,),
+        (1,),
+    ]
+    assert other.catalog.listTables() == before
+
+
+@pytest.mark.spark
 @pytest.mark.modes
 def test_no_view_stays(spark: SparkSession, lake: SparkLake) -> None:
     if is_connect(spark):

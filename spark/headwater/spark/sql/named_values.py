@@ -98,7 +98,8 @@ class _Formatter(string.Formatter):
             if known is frame:
                 return quoted(view)
         # A name that no WITH of the text has.
-        view = make_view(frame, f"{name} (DataFrame)", [view for _, view in self._frames])
+        taken = [view for _, view in self._frames]
+        view = make_view(self._spark, frame, f"{name} (DataFrame)", taken)
         self._views.callback(drop_temporary_view, self._spark, view)
         self._frames.append((frame, view))
         return quoted(view)

@@ -13,16 +13,20 @@ from headwater.spark.session import is_connect
 __all__ = ["create_temporary_view", "drop_temporary_view"]
 
 
-def create_temporary_view(frame: DataFrame, name: str) -> None:
+def create_temporary_view(spark: SparkSession, frame: DataFrame, name: str) -> None:
     """Make a temporary view, as `DataFrame.createTempView` does.
 
     That runs a command, which Spark plans and describes to its listeners, and takes longer than
     a query's own analysis. The view is put among the session's here.
 
+    Args:
+        spark: The session. The frame may be of another, as a function of ``foreachBatch`` gets it.
+        frame: The frame.
+        name: The view's name.
+
     Raises:
         AnalysisException: The session has a view of this name (TEMP_TABLE_OR_VIEW_ALREADY_EXISTS).
     """
-    spark = frame.sparkSession
     if is_connect(spark):
         frame.createTempView(quoted(name))
         return

@@ -49,17 +49,18 @@ def named_frames(
         places: dict[str, Any] = {}
         taken: set[str] = set()
         for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
-            view = make_view(frame, name, taken)
+            view = make_view(spark, frame, name, taken)
             taken.add(view)
             views.callback(drop_temporary_view, spark, view)
             places[f"t{at}"] = _Name(view)
         yield places
 
 
-def make_view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
+def make_view(spark: SparkSession, frame: DataFrame, name: str, taken: Collection[str]) -> str:
     """Make a frame a temporary view, whose name is this one unless another view has it now.
 
     Args:
+        spark: The session that gets the view.
         frame: The frame.
         name: The name.
         taken: The names of this query's other frames. Those of other queries Spark tells by an
@@ -72,7 +73,7 @@ def make_view(frame: DataFrame, name: str, taken: Collection[str]) -> str:
     while True:
         if view not in taken:
             try:
-                create_temporary_view(frame, view)
+                create_temporary_view(spark, frame, view)
             except AnalysisException as error:
                 if error.getCondition() != _TAKEN:
                     raise
