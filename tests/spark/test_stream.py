@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,6 +237,25 @@ def test_a_batch_repeated_after_a_crash_is_written_once(
     assert latest(lake, TARGET) == 3
     assert data_files(folder) == sorted(named_files(lake, SOURCE) + named_files(lake, TARGET))
     assert stored(lake, TARGET) == numbers((0, 60))
+
+
+@pytest.mark.usefixtures("appended")
+def test_an_older_copy_of_a_checkpoint_is_refused(
+    lake: SparkLake, follow: Follow, tmp_path: Path, folder: Path
+) -> None:
+    """Its batches hold other rows than those of the same numbers."""
+    for start in (0, 10, 20):
+        write(lake, start, start + 10)
+        catch_up(follow())
+        if not start:
+            shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    write(lake, 30, 40)
+    before = data_files(folder)
+    with pytest.raises(StreamingQueryException, match=r"batch 2 of query .* and this is batch 1: "):
+        catch_up(follow("copy"))
+    assert data_files(folder) == before
+    assert catch_up(follow()) == 10
+    assert stored(lake, TARGET) == numbers((0, 40))
 
 
 @pytest.mark.usefixtures("appended")

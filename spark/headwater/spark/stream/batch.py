@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.write.frame import write_frame
+from headwater.spark.write.numbered_batches import is_batch_written
 from headwater.storage.commit.table_commit import TableCommit
 from headwater.storage.errors import Invalid
 
@@ -78,7 +78,8 @@ class BatchLake:
         number = self._writes.get(table.name, 0)
         self._writes[table.name] = number + 1
         user = f"spark-batch-{self._query}-{number}"
-        if self._is_done(table, user):
+        commit = TableCommit(table.storage, table.pointer, user)
+        if is_batch_written(commit, table.name, self._query, self._batch_id):
             return False
         write_frame(
             self._session,
@@ -90,16 +91,6 @@ class BatchLake:
             numbered=(user, self._batch_id),
         )
         return True
-
-    def _is_done(self, table: Table, user: str) -> bool:
-        last = TableCommit(table.storage, table.pointer, user).committed_up_to().identifier
-        if last is not None and last > self._batch_id:
-            raise Invalid(
-                f"table {table.name}: batch {last} of query {self._query} has been written, and "
-                f"this is batch {self._batch_id}: the query's checkpoint is another, or an older "
-                "one. Give a query with a new checkpoint an id of its own, as Spark does"
-            )
-        return last == self._batch_id
 
 
 def running_query(spark: SparkSession) -> str:

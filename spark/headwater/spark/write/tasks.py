@@ -39,6 +39,7 @@ from headwater.spark.char_types import stored_batch
 from headwater.spark.options import WriteOptions
 from headwater.spark.write.column_case import batch_as_named
 from headwater.spark.write.narrow_rows import WideRow, narrow_rows
+from headwater.spark.write.numbered_batches import is_batch_written
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
@@ -300,7 +301,11 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the batch, unless an earlier run of the query did."""
+        """Commit the batch, unless an earlier run of the query did.
+
+        Raises:
+            Invalid: A later batch of the query has been written: its checkpoint is an older one.
+        """
         files = _Files.of(messages)
         if files is None:
             return
@@ -308,7 +313,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         commit = TableCommit(table.storage, table.pointer, f"spark-{files.writer}")
         plan = _plan(self._options, table.storage, self._is_stream)
         stages = _stages(self._options, table.storage)
-        if commit.filter_committed([batchId]):
+        try:
+            is_repeated = is_batch_written(commit, table.name, files.writer, batchId)
+        except Invalid:
+            commit.abort(files.messages)
+            raise
+        if not is_repeated:
             if stages:
                 commit_staged(plan, commit, files.messages, _THIS_PROCESS, identifier=batchId)
             else:
