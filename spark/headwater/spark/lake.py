@@ -33,7 +33,6 @@ from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.session import ensure_interpreter, session_settings
-from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.declared_types import table_schema
@@ -41,8 +40,8 @@ from headwater.spark.sql.parameters import Arguments
 from headwater.spark.sql.query.built_frame import (
     Build,
     built_frame,
-    format_rows,
     open_relations,
+    rows_of_files,
     table_rows,
 )
 from headwater.spark.sql.session import run_sql
@@ -52,6 +51,7 @@ from headwater.spark.write.merge import MergeBuilder
 from headwater.spark.write.update import delete_where, update_rows
 from headwater.storage.errors import Invalid
 from headwater.storage.maintenance.expire import ExpireResult
+from headwater.storage.schema.table_type import table_type
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SparkLake", "connect"]
@@ -245,9 +245,9 @@ class SparkLake:
             Invalid: `where` is not a condition, or more than one moment is given.
         """
         table, given = self.catalog.table(name), (snapshot_id, tag, timestamp, watermark, version)
-        if is_format_table(table):
+        if not table_type(table.schema.options).has_snapshots:
             is_now = all(each is None for each in given)
-            return format_rows(table, columns, where, self._sql, is_now=is_now)
+            return rows_of_files(table, columns, where, self._sql, is_now=is_now)
         scanned = partial(
             table.scan, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp, watermark=watermark,
             version=version,

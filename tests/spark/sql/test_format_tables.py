@@ -122,7 +122,7 @@ def test_a_write_that_fails_changes_nothing(used: SparkLake) -> None:
         ("INSERT INTO t REPLACE WHERE id = 1 VALUES (1, 1)", Unsupported, "format-table"),
         ("DELETE FROM t", Unsupported, "format-table"),
         ("UPDATE t SET n = 1", Unsupported, "format-table"),
-        ("SELECT * FROM t VERSION AS OF 1", Unsupported, "only read as it is now"),
+        ("SELECT * FROM t VERSION AS OF 1", Unsupported, "has no snapshots"),
         ("SELECT * FROM `t$files`", Unsupported, "no snapshots"),
         ("ANALYZE TABLE t COMPUTE STATISTICS", Unsupported, "format-table"),
         ("SHOW PARTITIONS t", Invalid, "no partitions"),
@@ -378,7 +378,7 @@ def test_frames_read_and_write_format_tables(used: SparkLake) -> None:
     assert content(used, "t") == [(5, None, "u")]
     refused: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (Invalid, "no column 'z'", lambda: used.write(spark.sql("SELECT 1 AS z"), "db.t")),
-        (Unsupported, "as it is now", lambda: used.table("db.t", tag="x")),
+        (Unsupported, "has no snapshots", lambda: used.table("db.t", tag="x")),
         (
             Unsupported,
             "has no commits",
@@ -396,3 +396,19 @@ def test_frames_read_and_write_format_tables(used: SparkLake) -> None:
     for kind, message, work in refused:
         with pytest.raises(kind, match=message):
             work()
+
+
+def test_an_object_table_tells_of_its_files(used: SparkLake) -> None:
+    used.sql("CREATE TABLE o TBLPROPERTIES ('type' = 'object-table')")
+    assert content(used, "o") == []
+    (folder(used, "o") / "more").mkdir(parents=True)
+    (folder(used, "o") / "a.txt").write_text("four")
+    (folder(used, "o") / "more" / "b.txt").write_text("x")
+    found = "SELECT path, name, length, mtime > 1700000000000, atime, owner FROM o ORDER BY path"
+    assert rows(used, found) == [
+        ("a.txt", "a.txt", 4, True, 0, None), ("more/b.txt", "b.txt", 1, True, 0, None)
+    ]  # fmt: skip
+    assert used.table("db.o", ["name"], "length = 1").collect() == [("b.txt",)]
+    for text in ("SELECT * FROM o VERSION AS OF 1", "INSERT INTO o SELECT * FROM o"):
+        with pytest.raises(Unsupported, match=r"object-table|no snapshots"):
+            used.sql(text).collect()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headwater.catalog.model.partitions import UNKNOWN, PartitionInfo
 from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.manifest.data_file import ManifestEntry, epoch_millis
@@ -15,7 +18,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["FileInfo", "directories_of", "list_files", "partitions_of"]
+__all__ = ["FileInfo", "directories_of", "list_files", "objects_of", "partitions_of"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,28 @@ def list_files(storage: TableStorage, snapshot: Snapshot) -> list[FileInfo]:
             )
         )
     return sorted(found, key=lambda file: (file.partition, file.bucket, file.level, file.name))
+
+
+def objects_of(storage: TableStorage) -> pa.Table:
+    """The rows of an object table: the files below its directory, by path.
+
+    Returns:
+        The columns of every object table (`OBJECT_FIELDS`). No file system tells of accesses and
+        owners here: their times are 0, and their names null, as Paimon has them on local disks.
+    """
+    start = len(storage.layout.location.rstrip("/")) + 1
+    files = sorted(storage.files.walk(storage.layout.location), key=lambda file: file.path)
+    paths = pa.array([file.path[start:] for file in files], pa.string())
+    return pa.table(
+        {
+            "path": paths,
+            "name": pc.replace_substring_regex(paths, "^.*/", ""),
+            "length": pa.array([file.size for file in files], pa.int64()),
+            "mtime": pa.array([file.modified_millis for file in files], pa.int64()),
+            "atime": pa.repeat(pa.scalar(0, pa.int64()), len(files)),
+            "owner": pa.nulls(len(files), pa.string()),
+        }
+    )
 
 
 def directories_of(storage: TableStorage) -> list[PartitionInfo]:

@@ -17,7 +17,6 @@ from headwater.spark.char_columns import CharColumns
 from headwater.spark.errors import own_errors
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
-from headwater.spark.source.format_table import format_frame
 from headwater.spark.source.metadata_rows import asks_for_metadata
 from headwater.spark.source.needs import Need, needs_of, stand_in
 from headwater.spark.source.table_frame import frame_of_table, frame_with_metadata
@@ -30,7 +29,7 @@ from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.predicate.filter import columns_of
 
-__all__ = ["Build", "built_frame", "format_rows", "open_relations", "table_rows"]
+__all__ = ["Build", "built_frame", "open_relations", "rows_of_files", "table_rows"]
 
 Build: TypeAlias = Callable[..., DataFrame]
 """Makes a frame of a frame for each table."""
@@ -76,7 +75,7 @@ def table_rows(
     return _rows_as_read(scan, columns, where, context)
 
 
-def format_rows(
+def rows_of_files(
     table: Table,
     columns: Sequence[str] | None,
     where: Column | str | None,
@@ -84,20 +83,26 @@ def format_rows(
     *,
     is_now: bool,
 ) -> DataFrame:
-    """A format table's rows; else as `table_rows`.
+    """The rows of a table without snapshots: a format table's, or the files of an object table.
 
     Args:
+        table: The table.
+        columns: The columns of the frame; None for all.
+        where: A condition: text, or one of Spark's.
+        context: The user's; it is told what is read.
         is_now: True unless they are asked for as of some other moment.
 
     Raises:
         Unsupported: They are; or as `format_frame`.
     """
     if not is_now:
-        raise Unsupported(f"{table.name} is a format table: it is only read as it is now")
-    frame = format_frame(context.session, table)
-    if where is not None:
-        frame = frame.where(where)
-    return frame if columns is None else frame.select(*map(quoted, columns))
+        raise Unsupported(f"{table.name} has no snapshots: it is only read as it is now")
+
+    def build(frame: DataFrame) -> DataFrame:
+        chosen = frame if where is None else frame.where(where)
+        return chosen if columns is None else chosen.select(*map(quoted, columns))
+
+    return built_frame(build, open_relations([table.name], (), context), context)
 
 
 def _rows_as_read(

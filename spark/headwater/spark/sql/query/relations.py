@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.views import ViewInfo
+from headwater.catalog.table.files import objects_of
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.system_table import (
@@ -20,7 +21,6 @@ from headwater.catalog.table.system_table import (
 )
 from headwater.catalog.table.table import Table
 from headwater.spark.errors import first_line
-from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
@@ -33,6 +33,7 @@ from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupporte
 from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, ReadStart, StartMode
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
+from headwater.storage.schema.table_type import TableType, table_type
 
 __all__ = ["Relations", "with_metadata"]
 
@@ -104,10 +105,15 @@ class Relations:
                 ) from None
             return view
         table = self._configured(table, reference)
-        if is_format_table(table):
+        kind = table_type(table.schema.options)
+        if kind in (TableType.FORMAT, TableType.OBJECT):
             if reference.moment or any(key in table.schema.options for key in INCREMENTAL_OPTIONS):
-                raise Unsupported(f"{name} is a format table: it is only read as it is now")
-            return Relation(name, spark_schema(table.schema.fields), format_table=table)
+                raise Unsupported(f"{name} has no snapshots: it is only read as it is now")
+            schema = spark_schema(table.schema.fields)
+            if kind is TableType.FORMAT:
+                return Relation(name, schema, format_table=table)
+            table.refuse_restricted("this tells of its files")
+            return Relation(name, schema, content=objects_of(table.storage))
         rows = self._rows(table, reference)
         return Relation(name, spark_schema(rows.storage.schema.fields), rows=rows)
 
