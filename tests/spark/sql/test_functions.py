@@ -25,6 +25,11 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
     lake.sql("CREATE FUNCTION `volume`(w DOUBLE, h DOUBLE) RETURN db.area(w, h) * 2")
     lake.sql("CREATE FUNCTION more(x INT, y INT DEFAULT 10) RETURN x + y")
     assert lake.sql("SELECT db.more(1), db.more(1, 1)").collect()[0][:] == (11, 2)
+    lake.sql("CREATE FUNCTION told(x INT, told STRUCT<y: INT>) RETURN x + told.y")
+    lake.sql("CREATE FUNCTION named(x INT) RETURN Named.X + `named` . x")
+    assert rows(lake.sql("SELECT told(1, named_struct('y', 2)), named(4)")) == [(3, 8)]
+    lake.sql("DROP FUNCTION told")
+    lake.sql("DROP FUNCTION named")
     lake.sql("DROP FUNCTION more")
     lake.sql("CREATE TABLE rooms (id INT, w DOUBLE)")
     lake.sql("INSERT INTO rooms VALUES (1, 2.0), (2, 3.0)")

@@ -6,7 +6,7 @@ session, each time that they are called, and are called by these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headwater.catalog.model.functions import (
     FileDefinition,
@@ -186,6 +186,7 @@ def register(
             f"function {name} was made with {ANSI} = {ansi}, and may have other values here: "
             f"SET {ANSI} = {ansi} to call it"
         )
+    body = _with_plain_parameters(body, name, spec, context.fold)
     body = with_functions(body, context, [*around, str(name)], name.database)
     parameters = ", ".join(
         f"{quoted(each.name)} {sql_type_text(spark_type(each.data_type))}"
@@ -200,6 +201,28 @@ def register(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {call}({parameters}) {returns}{kind}RETURN {body}"
     )
     return call
+
+
+def _with_plain_parameters(
+    body: str, name: Identifier, spec: FunctionSpec, fold: Callable[[str], str]
+) -> str:
+    """A function's expression without its own name before parameters, as it has another here."""
+    parameters = {fold(each.name) for each in spec.input_params or ()}
+    if fold(name.name) in parameters:
+        return body  # That is a field of the parameter.
+    words = read_words(body)
+    for at in range(len(words) - 3, -1, -1):
+        owner, dot, parameter = words[at : at + 3]
+        before = words[at - 1].text if at else ""
+        if (
+            owner.is_name
+            and fold(owner.text) == fold(name.name)
+            and (dot.text, before == ".") == (".", False)
+            and parameter.is_name
+            and fold(parameter.text) in parameters
+        ):
+            body = body[: owner.start] + body[parameter.start :]
+    return body
 
 
 def _body(name: Identifier, spec: FunctionSpec) -> str:
