@@ -110,5 +110,8 @@ class SchemaMerging:
             case _ if self.widens and not equal_types(present, given):
                 if self.casts or not is_widening(given, present):
                     name = ".".join(path)
-                    refuse_type_change(name, present, given, explicit=self.casts)
+                    forbidden = f"'{CASTS}' is not true; set it, or cast the values"
+                    refuse_type_change(
+                        name, present, given, explicit=self.casts, forbidden=forbidden
+                    )
                     yield UpdateColumnType(path, given, keep_nullability=True)

@@ -10,26 +10,17 @@ from headwater.spark.types import nullable_type, paimon_schema
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 
-__all__ = ["evolve", "merge_columns"]
+__all__ = ["merge_columns"]
 
 # Another program may change the same columns meanwhile.
 _ATTEMPTS = 3
 
 
-def evolve(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
-    """As `merge_columns`, for the columns of a query.
-
-    Fields of structs are nullable: those of a query are not where it writes constants.
-
-    Raises:
-        Invalid, Unsupported, AlreadyExists, Conflict: As `merge_columns`.
-    """
-    fields = [st.StructField(each.name, nullable_type(each.dataType)) for each in rows.fields]
-    return merge_columns(table, st.StructType(fields), merging)
-
-
 def merge_columns(table: Table, rows: st.StructType, merging: SchemaMerging) -> Table:
     """Change a table's columns so that rows fit.
+
+    New columns and fields may be null, and those that change stay as they are there: that values
+    are constants, or counted, says nothing of the rows to come.
 
     Args:
         table: The table.
@@ -45,7 +36,11 @@ def merge_columns(table: Table, rows: st.StructType, merging: SchemaMerging) -> 
         AlreadyExists, Conflict: Other programs changed the columns each time.
     """
     own = table.schema.field_by_name
-    given = [each for each in rows.fields if each.name != ROW_KIND_COLUMN or each.name in own]
+    given = [
+        st.StructField(each.name, nullable_type(each.dataType))
+        for each in rows.fields
+        if each.name != ROW_KIND_COLUMN or each.name in own
+    ]
     fields = paimon_schema(st.StructType(given)).fields
     attempts = _ATTEMPTS
     while changes := merging.changes(table.schema.fields, fields):

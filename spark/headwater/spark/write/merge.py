@@ -34,7 +34,7 @@ from headwater.spark.write.clauses import (
     rewrites,
 )
 from headwater.spark.write.condition_needs import JoinNeeds, columns_needed, join_needs
-from headwater.spark.write.evolve import evolve
+from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
@@ -211,7 +211,7 @@ class MergeBuilder:
         if self._evolution:
             wanted = self._columns_wanted()
             if wanted:
-                self._table = evolve(self._table, st.StructType(wanted), self._evolution)
+                self._table = merge_columns(self._table, st.StructType(wanted), self._evolution)
         storage = self._table.storage
         projection = Projection(
             storage,

@@ -32,6 +32,8 @@ _EXACT_IN = {
 _INTEGERS = tuple(_INTEGER_DIGITS)
 _CHARACTERS = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)
+# Why a cast that may lose values is not made.
+_BY_OPTION = "'disable-explicit-type-casting' is true; add a column of the new type instead"
 _TIMESTAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 _TIMES = (Root.DATE, Root.TIME, *_TIMESTAMPS)
 _NUMBERS = (*_INTEGERS, Root.FLOAT, Root.DOUBLE, Root.DECIMAL)
@@ -131,7 +133,14 @@ def has_cast(old: DataType, new: DataType) -> bool:
     return old.root in _CAST_FROM.get(new.root, ())
 
 
-def refuse_type_change(column: str, old: DataType, new: DataType, *, explicit: bool) -> None:
+def refuse_type_change(
+    column: str,
+    old: DataType,
+    new: DataType,
+    *,
+    explicit: bool,
+    forbidden: str = _BY_OPTION,
+) -> None:
     """Raises Invalid when Paimon does not let a column of type `old` become one of type `new`.
 
     Args:
@@ -140,13 +149,14 @@ def refuse_type_change(column: str, old: DataType, new: DataType, *, explicit: b
         new: The wanted type. One that is the same but for its nullability is always taken, though
             Paimon has no rule for some of those.
         explicit: Allow casts that Paimon does not call implicit.
+        forbidden: The reason why those are not allowed, and a way out, for the error.
     """
-    reason = _refusal(old, new, explicit)
+    reason = _refusal(old, new, explicit, forbidden)
     if reason is not None:
         raise Invalid(f"column '{column}' of type {old} cannot become {new}: {reason}")
 
 
-def _refusal(old: DataType, new: DataType, explicit: bool) -> str | None:
+def _refusal(old: DataType, new: DataType, explicit: bool, forbidden: str) -> str | None:
     if not explicit and old.nullable and not new.nullable:
         return (
             "it may hold nulls, and with 'disable-explicit-type-casting' a change of type must not "
@@ -168,8 +178,5 @@ def _refusal(old: DataType, new: DataType, explicit: bool) -> str | None:
     assert isinstance(new, AtomicType)
     implicit = isinstance(old, AtomicType) and old.root in _IMPLICIT_FROM[new.root]
     if not (explicit or implicit):
-        return (
-            "values could be lost, and 'disable-explicit-type-casting' is true; add a column of "
-            "the new type instead"
-        )
+        return f"values could be lost, and {forbidden}"
     return None

@@ -25,7 +25,7 @@ from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
-from headwater.spark.write.evolve import evolve
+from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.store_assignment import StoreAssignment
@@ -116,7 +116,7 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         given = _query(statement, prefix, context, table, None)
         merging = SchemaMerging.parse(paimon_settings(context))
         if merging is not None:
-            table = evolve(table, given.schema, merging)
+            table = merge_columns(table, given.schema, merging)
         rows = _Rows(table, context, fixed, fills=merging is not None).by_name(given)
     else:
         made = _Rows(table, context, fixed)
