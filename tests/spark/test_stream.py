@@ -328,6 +328,33 @@ def test_scan_modes_choose_where_a_stream_starts(
         catch_up(follow("never", **{"scan.mode": "never"}))
 
 
+@pytest.mark.usefixtures("appended")
+def test_a_start_without_a_mode_is_that_of_a_stream(
+    lake: SparkLake, follow: Follow, folder: Path
+) -> None:
+    """Spark asks for the columns of a stream as for those of a batch."""
+    for start in (0, 10):
+        write(lake, start, start + 10)
+    # There is no batch to read there, as long as nobody reads one.
+    begun = follow("next", **{"scan.snapshot-id": "3"})
+    assert catch_up(begun) == 0
+    unread = data_source(folder, SOURCE, **{"scan.snapshot-id": "3"})
+    columns = unread.schema()
+    with pytest.raises(NotFound, match="has no snapshot 3"):
+        unread.reader(columns)
+    write(lake, 20, 25)
+    assert catch_up(follow("next", **{"scan.snapshot-id": "3"})) == 5
+    assert catch_up(follow("early", **{"scan.timestamp-millis": "0"})) == 25
+    # Columns of then would leave out what came later.
+    first = {"scan.snapshot-id": "1"}
+    lake.catalog.alter_table(SOURCE, AddColumn(("score",), AtomicType(Root.INT)))
+    with pytest.raises(StreamingQueryException, match=r"set the option .* to from-snapshot"):
+        catch_up(follow("later", **first))
+    assert _reader(folder, **first, columns="id,name").initialOffset()["snapshotId"] == 1
+    present = data_source(folder, SOURCE, **first, **{"scan.mode": "from-snapshot"})
+    assert present.schema().fieldNames() == ["id", "name", "part", "score"]
+
+
 @pytest.mark.usefixtures("keyed")
 @pytest.mark.modes
 def test_a_rolled_back_position_is_an_error_though_its_id_is_taken_again(

@@ -49,8 +49,10 @@ from headwater.spark.stream.read import StreamReader
 from headwater.spark.stream.served import ServedStreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.scan.stream import starting_position
+from headwater.storage.schema.read_start import ReadStart
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
 if TYPE_CHECKING:
@@ -87,11 +89,11 @@ class HeadwaterSource(DataSource):
         if system_table is not None:
             return _schema_of(system_table)
         table = self._table(options.table)
-        if options.for_stream:
+        chosen = None if options.for_stream else self._chosen_rows(table)
+        if chosen is None:
             schema = table.schema
             names = list(options.columns or schema.field_by_name)
         else:
-            chosen = self._rows(table)
             # Spark pickles this object when the schema is known: the snapshot stays chosen.
             self._chosen = chosen
             if isinstance(chosen, MetadataRows):
@@ -140,6 +142,7 @@ class HeadwaterSource(DataSource):
                 "set the option include-row-kind to true for a column _ROW_KIND that tells them "
                 "apart, or to false to leave deletes out"
             )
+        self._check_present(table, schema)
         _check_schema(schema, table.schema)
         # Restricted callers have no files to read.
         kind = StreamReader if table.storage.sees_all else ServedStreamReader
@@ -228,6 +231,41 @@ class HeadwaterSource(DataSource):
                 table.refuse_restricted("its binlog pairs rows that you may not see")
             return ServedStreamReader(self._connection, options, table, schema, view)
         return StreamReader(self._connection, options, table, schema, view)
+
+    def _chosen_rows(self, table: Table) -> Rows | None:
+        """The rows of a batch read; None if only a stream can begin where the options say."""
+        try:
+            return self._rows(table)
+        except (Invalid, NotFound):
+            if not self._read_options.start or not self._begins_stream(table):
+                raise
+        # Spark asks for the schema of a stream as for that of a batch, which is refused later.
+        return None
+
+    def _begins_stream(self, table: Table) -> bool:
+        start = ReadStart.of(table.with_options(self._read_options.start).schema.options)
+        try:
+            starting_position(table.storage, table.pointer.latest(), start)
+        except HeadwaterError:
+            return False
+        return True
+
+    def _check_present(self, table: Table, schema: st.StructType) -> None:
+        """Refuse a stream whose columns were taken from a batch read of an earlier moment."""
+        chosen: Rows | None = getattr(self, "_chosen", None)
+        if chosen is None or chosen.storage.schema.id == table.schema.id:
+            return
+        names = list(self._read_options.columns or table.schema.field_by_name)
+        present = [(each.id, each.type) for each in table.schema.columns(names)]
+        if names != schema.fieldNames() or present != [
+            (each.id, each.type) for each in chosen.storage.schema.columns(names)
+        ]:
+            asked = table.with_options(self._read_options.start).schema.options
+            raise Invalid(
+                f"table {table.name}: its columns changed after the moment that the options name, "
+                "and a stream has the present ones: set the option scan.mode to "
+                f"{ReadStart.of(asked).mode} as well"
+            )
 
     def _table(self, name: str) -> Table:
         return self._connection.open().table(name)
