@@ -124,7 +124,7 @@ def test_a_write_that_fails_changes_nothing(used: SparkLake) -> None:
         ("UPDATE t SET n = 1", Unsupported, "format-table"),
         ("SELECT * FROM t VERSION AS OF 1", Unsupported, "has no snapshots"),
         ("SELECT * FROM `t$files`", Unsupported, "no snapshots"),
-        ("ANALYZE TABLE t COMPUTE STATISTICS", Unsupported, "format-table"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS", Unsupported, "ANALYZE TABLE is for those that"),
         ("SHOW PARTITIONS t", Invalid, "no partitions"),
     ):
         with pytest.raises(kind, match=message):
@@ -214,6 +214,39 @@ def test_directories_of_one_value_are_one_partition(used: SparkLake) -> None:
     used.sql("ALTER TABLE t DROP PARTITION (m = 1)")
     assert content(used, "t") == [(2, 2)]
     assert files(used, "t") == ["m=2"]
+
+
+@MODES
+@pytest.mark.parametrize("alone", ["false", "true"])
+def test_partitions_are_measured(used: SparkLake, alone: str) -> None:
+    used.sql(
+        "CREATE TABLE t (id INT) USING parquet PARTITIONED BY (dt STRING, hh INT) TBLPROPERTIES ("
+        "'metastore.partitioned-table' = 'true', "
+        f"'format-table.partition-path-only-value' = '{alone}')"
+    )
+    used.sql("ANALYZE TABLE t COMPUTE STATISTICS")
+    used.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 1), (3, 'a', 2), (4, NULL, 3)")
+
+    def counts() -> dict[str, int]:
+        found = used.catalog.table("db.t").partitions()
+        assert all(each.file_count > 0 and each.file_size_in_bytes > 0 for each in found)
+        return {each.name: each.record_count for each in found}
+
+    null = "dt=__DEFAULT_PARTITION__/hh=3"
+    assert set(counts().values()) == {-1}
+    used.sql("ANALYZE TABLE t PARTITION (DT = 'a', hh = 1) COMPUTE STATISTICS")
+    assert counts() == {"dt=a/hh=1": 2, "dt=a/hh=2": -1, null: -1}
+    used.sql("ANALYZE TABLE t PARTITION (dt = 'a', hh) COMPUTE STATISTICS NOSCAN")
+    assert counts() == {"dt=a/hh=1": 2, "dt=a/hh=2": -1, null: -1}
+    for _ in range(2):
+        used.sql("ANALYZE TABLE t COMPUTE STATISTICS")
+        assert counts() == {"dt=a/hh=1": 2, "dt=a/hh=2": 1, null: 1}
+    with pytest.raises(NotFound, match="no partition with dt = z"):
+        used.sql("ANALYZE TABLE t PARTITION (dt = 'z') COMPUTE STATISTICS")
+    with pytest.raises(Unsupported, match="not of columns"):
+        used.sql("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
+    with pytest.raises(NotFound, match="id"):
+        used.sql("ANALYZE TABLE t PARTITION (id = 1) COMPUTE STATISTICS")
 
 
 def test_directories_named_by_values_alone(used: SparkLake) -> None:

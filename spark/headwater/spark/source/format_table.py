@@ -40,6 +40,7 @@ __all__ = [
     "format_frame",
     "is_format_table",
     "present_partitions",
+    "row_counts",
     "stored_fields",
 ]
 
@@ -178,6 +179,24 @@ def format_frame(session: CatalogSession, table: Table) -> DataFrame:
     named = zip(columns, table.schema.fields, strict=True)
     frame = found.select([column.alias(each.name) for column, each in named])
     return CharColumns.of(session.spark, table.schema.fields).read(frame)
+
+
+def row_counts(
+    session: CatalogSession, table: Table, partitions: Sequence[FormatPartition]
+) -> dict[tuple[str, ...], int]:
+    """The rows of partitions that have some, by the texts in their directories' names."""
+    options = FormatOptions(table.schema.options)
+    fields = table.schema.partition_fields
+    found = _files(session, table, options) if partitions else None
+    if found is None:
+        return {}
+    texts = [_directory_text(table, each, options).alias(each.name) for each in fields]
+    rows = found.select(texts)
+    for field in fields:
+        wanted = {each.spec[field.name] for each in partitions}
+        rows = rows.where(sf.col(quoted(field.name)).isin(wanted))
+    counted = rows.groupBy(*(quoted(each.name) for each in fields)).count().collect()
+    return {tuple(row[:-1]): row[-1] for row in counted}
 
 
 def _files(session: CatalogSession, table: Table, options: FormatOptions) -> DataFrame | None:

@@ -17,6 +17,7 @@ from headwater.spark.sql.constants import Constants
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
+from headwater.spark.sql.ddl.analyze import HANDLERS as ANALYZE
 from headwater.spark.sql.ddl.column_types import session_type_names
 from headwater.spark.sql.ddl.create_table import HANDLERS as CREATE_TABLE
 from headwater.spark.sql.ddl.databases import HANDLERS as DATABASES
@@ -148,6 +149,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **CREATE_TABLE,
     **ALTER_TABLE,
     **TABLES,
+    **ANALYZE,
     **VIEWS,
     **FUNCTIONS,
     **SHOW,

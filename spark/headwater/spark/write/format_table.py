@@ -27,6 +27,7 @@ from headwater.spark.source.format_table import (
     check_format_table,
     file_settings,
     present_partitions,
+    row_counts,
     stored_fields,
 )
 from headwater.spark.types import spark_type
@@ -50,7 +51,7 @@ from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import StorageValue, arrow_scalar, partition_text
 
-__all__ = ["truncate_format_table", "write_format_rows"]
+__all__ = ["measure_partitions", "truncate_format_table", "write_format_rows"]
 
 _UNKNOWN = -1
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
@@ -140,6 +141,44 @@ def truncate_format_table(table: Table, partition: Mapping[str, object]) -> None
             resource_name=name,
         )
     _publish(table, [], emptied, [each.spec for each in emptied], overwrite=True)
+
+
+def measure_partitions(
+    session: CatalogSession, table: Table, partition: Mapping[str, object], *, counts_rows: bool
+) -> None:
+    """Tell the catalog what the partitions hold that it knows of.
+
+    Args:
+        session: The catalog's.
+        table: A format table whose partitions the catalog keeps.
+        partition: Values of some partition columns; of none for all partitions.
+        counts_rows: Read the rows to count them; otherwise the catalog keeps the number it has.
+
+    Raises:
+        NotFound: There are no such partitions.
+        Forbidden, Unsupported: As `check_format_table`.
+    """
+    check_format_table(table)
+    values = static_partition(table.storage, partition)
+    wanted = _within(table, present_partitions(table), values)
+    if not wanted and values:
+        name = ", ".join(f"{key} = {value}" for key, value in partition.items())
+        raise NotFound(
+            f"table {table.name} has no partition with {name}",
+            resource_type=ResourceType.PARTITION,
+            resource_name=name,
+        )
+    counts = row_counts(session, table, wanted) if counts_rows else {}
+    now = table.storage.runtime.now_millis()
+    reports: list[PartitionStatistics] = []
+    for each in wanted:
+        files = list(data_files(table.storage, each.directory))
+        rows = counts.get(tuple(each.spec.values()), 0) if counts_rows else _UNKNOWN
+        newest = max((file.modified_millis for file in files), default=now)
+        size = sum(file.size for file in files)
+        reports.append(PartitionStatistics(each.spec, rows, size, len(files), newest, _UNKNOWN))
+    if reports:
+        _report(table, reports, replace=True)
 
 
 # Rows ---------------------------------------------------------------------------------------
@@ -383,12 +422,15 @@ def _register(
             now,
             _UNKNOWN,
         )
-    reports = list(found.values())
-    if reports:
-        table.catalog.partitions.create(
-            table.identifier,
-            [each.spec for each in reports],
-            ignore_if_exists=True,
-            statistics=reports,
-            replace_statistics=overwrite,
-        )
+    if found:
+        _report(table, list(found.values()), replace=overwrite)
+
+
+def _report(table: Table, reports: Sequence[PartitionStatistics], *, replace: bool) -> None:
+    table.catalog.partitions.create(
+        table.identifier,
+        [each.spec for each in reports],
+        ignore_if_exists=True,
+        statistics=reports,
+        replace_statistics=replace,
+    )

@@ -23,6 +23,7 @@ __all__ = [
     "matching_partitions",
     "partition_texts",
     "partition_values",
+    "refuse_directories",
     "repair_partitions",
 ]
 
@@ -109,7 +110,7 @@ def _add(statement: Statement, table: Table, context: SqlContext) -> None:
     for spec in specs:
         _require_all(table, spec)
     if is_format_table(table):
-        _refuse_directories(table, "ADD PARTITION")
+        refuse_directories(table, "ADD PARTITION")
         for spec in specs:
             table.storage.files.make_directory(partition_directory(table.storage, spec))
     table.catalog.partitions.create(table.identifier, specs, ignore_if_exists=ignore)
@@ -129,7 +130,7 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     statement.accept("PURGE")
     statement.end()
     if is_format_table(table):
-        _refuse_directories(table, "DROP PARTITION")
+        refuse_directories(table, "DROP PARTITION")
     meant = matching_partitions(context, table, named)
     for spec, found in zip(named, meant, strict=True):
         if not found and not ignore:
@@ -168,7 +169,8 @@ def _drop_directories(table: Table, wanted: Collection[tuple[StorageValue, ...]]
         table.storage.files.delete_tree(partition_directory(table.storage, spec))
 
 
-def _refuse_directories(table: Table, what: str) -> None:
+def refuse_directories(table: Table, what: str) -> None:
+    """Refuse a statement about partitions that the catalog does not keep; Unsupported."""
     if not table.schema.table_options.partitions_in_catalog:
         raise Unsupported(
             f"table {table.name}: the partitions of this format table are its directories; {what} "
@@ -200,7 +202,7 @@ def repair_partitions(table: Table, *, adds: bool, drops: bool) -> None:
             "for format tables (USING csv and the like). For a table that other engines wrote "
             "without the catalog write CALL sys.repair('database.table')"
         )
-    _refuse_directories(table, "MSCK REPAIR TABLE")
+    refuse_directories(table, "MSCK REPAIR TABLE")
     there = {tuple(each.spec.items()): each.spec for each in find_partitions(table.storage)}
     known = {tuple(each.spec.items()): each.spec for each in table.partitions()}
     kept = table.catalog.partitions

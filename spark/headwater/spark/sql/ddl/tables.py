@@ -124,29 +124,6 @@ def _comment_text(statement: Statement) -> str | None:
     return text
 
 
-def _analyze(statement: Statement, context: SqlContext) -> None:
-    """``ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]``."""
-    statement.expect("ANALYZE", "TABLE")
-    table = named_table(context, str(object_identifier(statement, context)))
-    if statement.peek("PARTITION"):
-        raise Unsupported("ANALYZE TABLE … PARTITION is not supported: statistics are of a table")
-    statement.expect("COMPUTE", "STATISTICS")
-    columns: list[str] | None = []
-    if statement.accept("NOSCAN"):
-        raise Unsupported(
-            "ANALYZE TABLE … NOSCAN is not supported: leave NOSCAN out, and the rows are counted"
-        )
-    if statement.accept("FOR", "ALL", "COLUMNS"):
-        columns = None
-    elif statement.accept("FOR", "COLUMNS"):
-        fields = table.schema.fields
-        columns = [column_name(fields, statement.name())]
-        while statement.accept(","):
-            columns.append(column_name(fields, statement.name()))
-    statement.end()
-    table.analyze(columns, executor=context.session.executor)
-
-
 def _refresh(statement: Statement, context: SqlContext) -> None:
     """``REFRESH TABLE t``: nothing is kept of a table between statements."""
     statement.expect("REFRESH", "TABLE")
@@ -179,7 +156,6 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     ("UNDROP", "TABLE"): _undrop,
     ("TRUNCATE", "TABLE"): _truncate,
     ("COMMENT", "ON"): _comment,
-    ("ANALYZE", "TABLE"): _analyze,
     ("REFRESH", "TABLE"): _refresh,
     ("MSCK", "REPAIR", "TABLE"): _repair,
     ("REPAIR", "TABLE"): _repair,
