@@ -234,6 +234,9 @@ def test_partitions_are_measured(used: SparkLake, alone: str) -> None:
 
     null = "dt=__DEFAULT_PARTITION__/hh=3"
     assert set(counts().values()) == {-1}
+    ((*_, told),) = rows(used, "SHOW TABLE EXTENDED LIKE 't' PARTITION (dt = 'a', hh = 2)")
+    assert "Partition Statistics: UNKNOWN rows, " in str(told)
+    assert "-1" not in str(told)
     used.sql("ANALYZE TABLE t PARTITION (DT = 'a', hh = 1) COMPUTE STATISTICS")
     assert counts() == {"dt=a/hh=1": 2, "dt=a/hh=2": -1, null: -1}
     used.sql("ANALYZE TABLE t PARTITION (dt = 'a', hh) COMPUTE STATISTICS NOSCAN")
@@ -264,6 +267,11 @@ def test_directories_named_by_values_alone(used: SparkLake) -> None:
         with pytest.raises(Invalid, match="no reader would look"):
             used.sql(f"INSERT INTO t VALUES (9, '{text}', 1)")
     assert content(used, "t") == [(2, None, 2), (3, "x y+z%/ü", 5)]
+    used.sql("ALTER TABLE t UNSET TBLPROPERTIES ('format-table.partition-path-only-value')")
+    used.sql("INSERT INTO t VALUES (9, 'p', 1)")
+    used.sql("ALTER TABLE t SET TBLPROPERTIES ('format-table.partition-path-only-value' = 'true')")
+    with pytest.raises(Invalid, match="directory 'p=p' names its column"):
+        content(used, "t")
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def find_partitions(storage: TableStorage) -> list[FormatPartition]:
     Directories of other names are none of the table's.
 
     Raises:
+        Invalid: A directory is named otherwise than the table's options say.
         Unavailable, Forbidden: As `FileAccess.folders`.
     """
     options = FormatOptions(storage.schema.options)
@@ -70,6 +71,11 @@ def find_partitions(storage: TableStorage) -> list[FormatPartition]:
 def _value(storage: TableStorage, key: str, name: str, *, alone: bool) -> str | None:
     """The text of a column in a directory's name; None if the directory is no partition."""
     if alone:
+        if name.startswith(f"{escape_path_name(key)}="):
+            raise Invalid(
+                f"table {storage.name}: the directory '{name}' names its column, and "
+                "'format-table.partition-path-only-value' says that none does; unset that option"
+            )
         text = read_path_name(name)
         is_null = text == storage.schema.table_options.partition_default_name
         return None if name.startswith(_HIDDEN) and not is_null else text

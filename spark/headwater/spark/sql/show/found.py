@@ -72,20 +72,21 @@ def partition_details(
             resource_name=str(dict(partition)),
         )
     (found,) = matching.values()
-    parameters = {
+    numbers = {
         "fileCount": found.file_count,
         "fileSizeInBytes": found.file_size_in_bytes,
         "lastFileCreationTime": found.last_file_creation_time,
         "recordCount": found.record_count,
     }
+    parameters = {key: number for key, number in numbers.items() if number >= 0}
+    rows, size, files = (
+        "UNKNOWN" if number < 0 else str(number)
+        for number in (found.record_count, found.file_size_in_bytes, found.file_count)
+    )
     return [
         ("Partition Values", f"[{_listed(found.spec)}]"),
-        ("Partition Parameters", f"{{{_listed(parameters)}}}"),
-        (
-            "Partition Statistics",
-            f"{found.record_count} rows, {found.file_size_in_bytes} bytes, "
-            f"{found.file_count} files",
-        ),
+        *([("Partition Parameters", f"{{{_listed(parameters)}}}")] if parameters else []),
+        ("Partition Statistics", f"{rows} rows, {size} bytes, {files} files"),
     ]
 
 
