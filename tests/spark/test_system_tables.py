@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import data_source, rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.schema.change import AddColumn
+from headwater.storage.types.atomic_type import AtomicType, Root
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -100,10 +102,44 @@ def test_other_system_tables_are_read_but_not_followed(
     log = data_source(folder, "db.t$binlog", where="v > 1")
     with pytest.raises(Unsupported, match="would part the two sides of an update"):
         log.streamReader(log.schema())
-    past = data_source(folder, "db.t$audit_log", **{"scan.snapshot-id": "1"})
-    with pytest.raises(Unsupported, match="options that choose rows are for tables"):
-        past.reader(past.schema())
+    chosen = data_source(folder, "db.t$audit_log", where="v > 1")
+    columns = chosen.schema()
+    with pytest.raises(Unsupported, match="filter the frame"):
+        chosen.reader(columns)
     with pytest.raises(Unsupported, match="select its columns from the frame"):
         data_source(folder, "db.t$files", columns="level").schema()
     with pytest.raises(Unsupported, match="leave the option include-row-kind out"):
         data_source(folder, "db.t$audit_log", **{"include-row-kind": "true"}).schema()
+
+
+def test_system_tables_of_a_snapshot_are_read_as_options_say(
+    spark: SparkSession, lake: SparkLake, folder: Path
+) -> None:
+    lake.create_table("db.t", spark.createDataFrame([], SCHEMA).schema, primary_keys=["id"])
+    write(lake, "db.t", (1, 10))
+    write(lake, "db.t", (1, 11), (2, 20))
+    lake.delete("db.t", where="id = 2")
+
+    def read(name: str, **options: str) -> list[tuple[object, ...]]:
+        return rows(spark.read.format("headwater").options(**options).load(name))
+
+    first = {"scan.snapshot-id": "1"}
+    assert [row[6] for row in read("db.t$files", **first)] == [1]
+    assert read("db.t$audit_log", **first) == [("+I", 1, 10)]
+    assert read("db.t", **first, **{"read.changelog": "true"}) == [("+I", 1, 10)]
+    changed = read("db.t$audit_log", **{"incremental-between": "1,3"})
+    assert changed == [("+I", 1, 11), ("+I", 2, 20), ("-D", 2, 20)]
+    for name, options, message in (
+        ("db.t$snapshots", first, "is the same at any moment"),
+        ("db.t$files", {"incremental-between": "1,3"}, "does not tell what changed"),
+        ("sys.tables", first, "is about the warehouse as it is"),
+    ):
+        with pytest.raises(Unsupported, match=message):
+            data_source(folder, name, **options).schema()
+    with pytest.raises(NotFound, match="no snapshot 9"):
+        data_source(folder, "db.t$files", **{"scan.snapshot-id": "9"}).schema()
+    lake.catalog.alter_table("db.t", AddColumn(("w",), AtomicType(Root.INT)))
+    log = data_source(folder, "db.t$audit_log", **first)
+    columns = log.schema()
+    with pytest.raises(Invalid, match="as of a moment when the table had other columns"):
+        log.reader(columns)

@@ -30,6 +30,7 @@ from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.table.audit_log import AuditLog, Binlog
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.served_rows import ServedScan
+from headwater.catalog.table.system_table import check_moment, system_table_of
 from headwater.spark.char_types import declared_schema
 from headwater.spark.connection import Connection
 from headwater.spark.options import (
@@ -85,7 +86,8 @@ class HeadwaterSource(DataSource):
         # Spark asks for the schema of a stream as for that of a batch.
         refuse_other_options(self.options, Operation.READ, Operation.READ_STREAM)
         options = self._read_options
-        system_table = self._system_table()
+        # The logs may be streams, which have the present columns.
+        system_table = self._system_table(at_present=self._identifier.system_table in CHANGE_LOGS)
         if system_table is not None:
             return _schema_of(system_table)
         table = self._table(options.table)
@@ -131,7 +133,7 @@ class HeadwaterSource(DataSource):
         """A stream of a table's changes."""
         refuse_other_options(self.options, Operation.READ_STREAM)
         options = self._read_options
-        system_table = self._system_table()
+        system_table = self._system_table(at_present=True)
         if system_table is not None:
             return self._system_stream(system_table, schema)
         table = self._table(options.table)
@@ -180,8 +182,12 @@ class HeadwaterSource(DataSource):
     def _identifier(self) -> Identifier:
         return Identifier.parse(self._read_options.table)
 
-    def _system_table(self) -> SystemTable | None:
-        """The system table that is read; None for a table of data."""
+    def _system_table(self, *, at_present: bool = False) -> SystemTable | None:
+        """The system table that is read; None for a table of data.
+
+        Args:
+            at_present: True as of now, whatever moment the options name.
+        """
         name = self._identifier
         if name.system_table is None and name.database != SYSTEM_DATABASE:
             return None
@@ -190,15 +196,17 @@ class HeadwaterSource(DataSource):
             raise Unsupported(f"{name} is a system table: select its columns from the frame")
         if options.row_kind is not None:
             raise Unsupported(f"{name} is a system table: leave the option include-row-kind out")
-        return self._connection.open().system_table(options.table)
+        if at_present or not options.start:
+            return self._connection.open().system_table(options.table)
+        if name.database == SYSTEM_DATABASE:
+            raise Unsupported(f"{name} is about the warehouse as it is: leave options out")
+        table = self._table(str(name.without_system_table)).with_options(options.start)
+        check_moment(name, table.schema.options)
+        return system_table_of(name, table.inspect)
 
     def _system_reader(self, found: SystemTable, schema: st.StructType) -> DataSourceReader:
-        options = self._read_options
-        if options.start or options.where is not None:
-            raise Unsupported(
-                f"{self._identifier} is a system table: options that choose rows are for tables; "
-                f"leave them out, or read {self._identifier.without_system_table} itself"
-            )
+        if self._read_options.where is not None:
+            raise Unsupported(f"{self._identifier} is a system table: filter the frame instead")
         _check_system_schema(schema, found)
         if found.rows is None:
             return ContentReader(found.to_arrow(), schema)
@@ -304,8 +312,9 @@ def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> No
         (each.name, each.dataType) for each in actual
     ]:
         raise Invalid(
-            f"{system_table.name} has the columns {actual.simpleString()}: read it without a "
-            "schema of your own"
+            f"{system_table.name} has the columns {actual.simpleString()}, and not "
+            f"{schema.simpleString()}: read it without a schema of your own; as of a moment when "
+            "the table had other columns, with SQL"
         )
 
 

@@ -11,20 +11,21 @@ from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows
-from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.errors import NotFound, ResourceType, Unsupported
 from headwater.storage.predicate.filter import (
     columns_of,
     filter_rows,
     parse_predicate,
     to_expression,
 )
+from headwater.storage.schema.read_start import ReadStart, StartMode
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 
 __all__ = [
     "OF_A_SNAPSHOT",
-    "OF_CHANGES",
     "SYSTEM_TABLES",
     "SystemTable",
+    "check_moment",
     "system_table_of",
 ]
 
@@ -150,13 +151,30 @@ SYSTEM_TABLES: Mapping[str, Callable[[Inspect], _Content]] = {
 """Paimon's names (``SystemTableLoader.java``), and what they are read from."""
 
 
-OF_CHANGES = frozenset({"audit_log", "binlog"})
+_OF_CHANGES = frozenset({"audit_log", "binlog"})
 """Those that tell what changed between snapshots, where a table's options ask for that."""
-OF_A_SNAPSHOT = OF_CHANGES | {
+OF_A_SNAPSHOT = _OF_CHANGES | {
     "files", "file_key_ranges", "manifests", "table_indexes", "buckets", "statistics", "ro",
     "row_tracking",
 }  # fmt: skip
 """Those that tell of one snapshot: the latest, unless a table's options ask for another."""
+
+
+def check_moment(identifier: Identifier, options: Mapping[str, str]) -> None:
+    """Check that a system table can be read as a table's options ask for.
+
+    Args:
+        identifier: Its name.
+        options: The table's options, of which some say what is read of its history.
+
+    Raises:
+        Unsupported: It is the same at any moment, or the options ask for changes and it has none.
+    """
+    name = identifier.system_table
+    if name in SYSTEM_TABLES and name not in OF_A_SNAPSHOT:
+        raise Unsupported(f"{identifier} is the same at any moment: leave moments and options out")
+    if name not in _OF_CHANGES and ReadStart.of(options).mode is StartMode.INCREMENTAL:
+        raise Unsupported(f"{identifier} is of one snapshot: it does not tell what changed")
 
 
 def system_table_of(identifier: Identifier, inspect: Inspect) -> SystemTable:

@@ -15,8 +15,7 @@ from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.catalog.table.system_table import (
     OF_A_SNAPSHOT,
-    OF_CHANGES,
-    SYSTEM_TABLES,
+    check_moment,
     system_table_of,
 )
 from headwater.catalog.table.table import Table
@@ -30,7 +29,7 @@ from headwater.spark.sql.session_options import paimon_settings, session_options
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS, ReadStart, StartMode
+from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
@@ -186,10 +185,8 @@ class Relations:
         """The system tables of the table that one is of, as the query asks for it."""
         table = self._table(str(identifier.without_system_table))
         if identifier.system_table not in OF_A_SNAPSHOT:
-            if asks and identifier.system_table in SYSTEM_TABLES:
-                raise Unsupported(
-                    f"{identifier} is the same at any moment: leave moments and options out"
-                )
+            if asks:
+                check_moment(identifier, {})
             return table.inspect
         moment = reference.moment
         table = self._configured(table, reference)
@@ -197,10 +194,7 @@ class Relations:
             place = "scan.version" if moment.by_version else "scan.timestamp-millis"
             wanted = moment.text if moment.by_version else str(self._millis(moment))
             table = table.with_options({place: wanted})
-        start = ReadStart.of(table.schema.options)
-        of_changes = identifier.system_table in OF_CHANGES
-        if start.mode is StartMode.INCREMENTAL and (moment is not None or not of_changes):
-            raise Unsupported(f"{identifier} is of one snapshot: it does not tell what changed")
+        check_moment(identifier, table.schema.options)
         return table.inspect
 
 
