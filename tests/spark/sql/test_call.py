@@ -48,6 +48,7 @@ def files(table: Table, partition: int) -> int:
 REFUSED: list[tuple[str, type[Exception], str]] = [
     ("sys.compct('t')", Unsupported, r"did you mean sys\.compact\?"),
     ("compact('t')", Invalid, r"write CALL sys\.compact"),
+    ("paimon.sys.merge_branch('t', 'b')", Invalid, r"write CALL sys\.merge_branch"),
     ("sys.compact()", Invalid, r"'table' is missing: sys\.compact\(table STRING, \[partitions"),
     ("sys.compact(NULL)", Invalid, "'table' is missing"),
     ("sys.compact(tbl => 't')", Invalid, "no argument is called 'tbl'"),
@@ -173,8 +174,9 @@ def test_compact_of_idle_partitions_leaves_the_others(run: Run, table: Table) ->
     run("CALL sys.compact(table => 't', partition_idle_time => '0 ms')")
     assert (files(table, 0), files(table, 1)) == (1, 1)
     run("CREATE TABLE plain (id INT)")
-    with pytest.raises(Invalid, match="has no partitions"):
-        run("CALL sys.compact(table => 'plain', partition_idle_time => '1 h')")
+    for chosen in ("partition_idle_time => '1 h'", "partitions => 'p=1'"):
+        with pytest.raises(Invalid, match=r"db\.plain has no partitions"):
+            run(f"CALL sys.compact(table => 'plain', {chosen})")
 
 
 def test_a_database_is_compacted(run: Run, context: SqlContext, table: Table) -> None:
@@ -224,7 +226,7 @@ def test_orphan_files_are_removed(run: Run, table: Table) -> None:
     place = Path(table.info.path.removeprefix("file://"))
     (place / "p=0" / "bucket-0" / "data-lost.parquet").write_bytes(b"12345")
     call = "CALL sys.remove_orphan_files(table => 'db.*', older_than => '2100-01-01 00:00:00'"
-    with pytest.raises(Invalid):
+    with pytest.raises(Invalid, match="older_than must be before now"):
         run(f"{call})")
     assert run("CALL sys.remove_orphan_files('t')") == [(0, 0)]
     with pytest.raises(Invalid, match="mode is 'local' or 'distributed'"):
@@ -388,6 +390,8 @@ def test_branches_come_and_go(run: Run, table: Table) -> None:
     assert run("SHOW BRANCHES t") == [("b",), ("c",)]
     with pytest.raises(NotFound, match="no branch 'x'"):
         run("CALL sys.delete_branch('t', 'c,x')")
+    with pytest.raises(AlreadyExists, match=r"db\.t has a branch 'b' already"):
+        run("CALL sys.rename_branch('t', 'c', 'b')")
     assert run("CALL sys.rename_branch('t', 'c', 'd')") == DONE
     assert run("CALL sys.delete_branch('t', 'd')") == DONE
     assert run("CALL sys.fast_forward('t', 'b')") == DONE

@@ -192,13 +192,14 @@ class SqlBranches:
     def _refuse_taken(self, record: TableRecord, branch: str) -> None:
         """Refuse a name that a branch has, and one whose directory has files of somebody's."""
         directory = TableLayout(record.path, branch).branch_location
+        table = branch_of(record.identifier, MAIN_BRANCH)
         seen: str | None = None
         for _ in range(_ATTEMPTS):
             with self._sql.read() as connection:
                 exists = _has_branch(connection, record.id, branch)
             if exists:
                 raise AlreadyExists(
-                    f"table {record.identifier} has a branch '{branch}' already",
+                    f"table {table} has a branch '{branch}' already",
                     resource_type=ResourceType.BRANCH,
                     resource_name=branch,
                 )

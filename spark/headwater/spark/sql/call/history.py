@@ -185,13 +185,11 @@ def remove_orphan_files(arguments: Arguments) -> Rows:
         executor = LocalExecutor(arguments.integer("parallelism") or 8)
     count, size = 0, 0
     for table in _tables(arguments):
-        older_than = arguments.moment("older_than", table)
-        age = timedelta(days=1)
-        if older_than is not None:
-            millis = table.storage.runtime.earliest_millis() - millis_of(older_than)
-            age = timedelta(milliseconds=millis)
+        age = _retained(arguments, table)
         found = table.remove_orphan_files(
-            older_than=age, dry_run=arguments.flag("dry_run"), executor=executor
+            older_than=timedelta(days=1) if age is None else age,
+            dry_run=arguments.flag("dry_run"),
+            executor=executor,
         )
         count, size = count + len(found.files), size + found.size
     return [(count, size)]

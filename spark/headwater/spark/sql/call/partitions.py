@@ -24,9 +24,11 @@ def partitions_of_text(table: Table, text: str) -> list[dict[str, str]]:
     """The partitions that a text names: commas part columns, semicolons partitions.
 
     Raises:
-        Invalid: The text has another form, or names a column twice.
+        Invalid: The text has another form, or names a column twice; or the table has no partitions.
         NotFound: A column is no partition column.
     """
+    if not table.schema.partition_keys:
+        raise Invalid(f"table {table.name} has no partitions, and '{text}' cannot name one")
     found: list[dict[str, str]] = []
     for one in text.split(";"):
         if not one.strip():

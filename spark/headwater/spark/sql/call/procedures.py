@@ -294,7 +294,7 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
         instead = PROCEDURES_ELSEWHERE[name]
         raise Unsupported(f"there is no procedure {'.'.join(parts)}; instead: {instead}")
     if len(parts) != 2 or parts[0].lower() != "sys":
-        meant = f"sys.{name}" if name in PROCEDURES else "sys.name"
+        meant = f"sys.{name}" if name in PROCEDURES or name in LEFT_OUT else "sys.name"
         raise Invalid(f"'{'.'.join(parts)}' is no procedure: write CALL {meant}(…)")
     if name in LEFT_OUT:
         raise Unsupported(f"CALL sys.{name} is not supported: {LEFT_OUT[name]}")
