@@ -34,7 +34,7 @@ def test_replace_where_replaces_the_partitions_that_fulfil_it(
     """Also those without new rows; rows outside of them are refused, and nothing is written."""
     make(lake, "db.t", numbered(0, 9))
     new = numbered(30, 31)  # of part 0
-    writer = new.write.format("headwater").mode("overwrite").option("replaceWhere", "part < '2'")
+    writer = new.write.format("headwater").mode("overwrite").option("replaceWhere", "PART < '2'")
     writer.save("db.t")
     assert ids(lake, "db.t") == [2, 5, 8, 30]
     lake.write(numbered(33, 34), "db.t", "overwrite", replace_where="part = '0'")
@@ -54,7 +54,7 @@ def test_a_partition_is_replaced_by_rows_without_its_column(
 ) -> None:
     make(lake, "db.t", numbered(0, 9))
     writer = numbered(30, 32).drop("part").write.format("headwater").mode("overwrite")
-    writer.option("partition", json.dumps({"part": "0"})).save("db.t")
+    writer.option("partition", json.dumps({"PART": "0"})).save("db.t")
     found = lake.table("db.t", where="part = '0'").select("id").collect()
     assert sorted(row["id"] for row in found) == [30, 31]
     assert len(ids(lake, "db.t")) == 8

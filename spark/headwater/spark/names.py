@@ -1,9 +1,11 @@
 """Names of columns: as texts of Spark write them, and the columns that they mean."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["column_of", "columns_by_name", "dotted", "parts_of", "quoted"]
+from headwater.storage.schema.table_schema import TableSchema
+
+__all__ = ["column_of", "columns_by_name", "dotted", "named_partition", "parts_of", "quoted"]
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
@@ -63,3 +65,9 @@ def columns_by_name(wanted: Sequence[str], given: Sequence[str]) -> dict[str, st
         if name not in found and len(alike) == 1:
             found[name] = alike.pop()
     return found
+
+
+def named_partition(partition: Mapping[str, object], schema: TableSchema) -> dict[str, object]:
+    """A partition's values by the names of the table's columns; names of none stay as they are."""
+    keys = schema.partition_keys
+    return {column_of(name, keys) or name: value for name, value in partition.items()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.condition_text import is_local_moment, is_moment, is_read_alike
 from headwater.spark.connection import Connection
+from headwater.spark.names import named_partition
 from headwater.spark.option_values import boolean_value
 from headwater.spark.row_change import RowChange
 from headwater.spark.schema_merging import MERGE_OPTIONS, SchemaMerging
@@ -248,15 +249,16 @@ class WriteOptions:
         if not self.overwrite:
             return None
         if self.replace_where is None:
-            for name, value in (self.partition or {}).items():
+            partition = None if self.partition is None else named_partition(self.partition, schema)
+            for name, value in (partition or {}).items():
                 if isinstance(value, str) and is_moment(schema, name) and is_local_moment(value):
                     raise Unsupported(
                         f"table {self.table}: the option partition does not know the session's "
                         f"time zone, in which '{name}' would be '{value}': give it as in "
                         "'2026-01-01 12:00:00Z', or use SparkLake.write(…, partition=…)"
                     )
-            return Replacement(self.partition, self.dynamic)
-        where = parse_predicate(self.replace_where, schema)
+            return Replacement(partition, self.dynamic)
+        where = parse_predicate(self.replace_where, schema, any_case=True)
         if not columns_of(where) <= set(schema.partition_keys):
             raise Unsupported(
                 f"table {self.table}: replaceWhere is about partitions here, and "

@@ -12,7 +12,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns, with_stored_texts, with_stored_values
 from headwater.spark.literal import literal
-from headwater.spark.names import column_of, quoted
+from headwater.spark.names import named_partition, quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.format_table import is_format_table
@@ -102,8 +102,7 @@ def write_frame(
             replace_rows(session, table, df, replace_where)
             return
     if partition is not None:
-        names = list(table.schema.partition_keys)
-        partition = {column_of(name, names) or name: each for name, each in partition.items()}
+        partition = named_partition(partition, table.schema)
         partition = in_session_zone(session.spark, table.schema, partition)
         partition = with_stored_texts(session.spark, table.schema, partition)
     df = _with_partition(df, table, partition or {})

@@ -65,13 +65,13 @@ _NEXT = (
 )
 
 
-def read_predicate(sql: str, schema: TableSchema) -> Predicate:
+def read_predicate(sql: str, schema: TableSchema, *, any_case: bool = False) -> Predicate:
     """The predicate that a condition says: see `sql_text.parse_predicate`."""
     try:
         statements = sqlglot.parse(sql, dialect="spark")
         if len(statements) != 1 or statements[0] is None:
             raise Invalid(f"filter '{sql}' is not one condition")
-        return without_not(_Reader(sql, schema).predicate(statements[0]))
+        return without_not(_Reader(sql, schema, any_case=any_case).predicate(statements[0]))
     except SqlglotError as error:
         reason = str(error).split("\n", 1)[0]
         raise Invalid(f"filter '{sql}' is not valid SQL: {reason}") from error
@@ -130,9 +130,10 @@ def _implied(reader: _Reader, node: exp.Expr) -> Predicate | None:
 
 
 class _Reader:
-    def __init__(self, sql: str, schema: TableSchema) -> None:
+    def __init__(self, sql: str, schema: TableSchema, *, any_case: bool = False) -> None:
         self._sql = sql
         self._schema = schema
+        self._any_case = any_case
 
     def _unsupported(self, node: exp.Expr) -> Unsupported:
         return Unsupported(
@@ -197,7 +198,10 @@ class _Reader:
         if not isinstance(node, exp.Column):
             raise self._unsupported(node)
         self._only(node, "this")
-        name = node.name
+        name: str = node.name
+        if self._any_case and name not in self._schema.field_by_name:
+            alike = [own for own in self._schema.moved_columns if own.lower() == name.lower()]
+            name = alike[0] if len(alike) == 1 else name
         self._schema.column(name)
         return name
 

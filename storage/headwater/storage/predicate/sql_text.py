@@ -14,15 +14,16 @@ from headwater.storage.schema.table_schema import TableSchema
 __all__ = ["exact_predicate", "implied_predicate", "parse_predicate", "to_sql"]
 
 
-def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
+def parse_predicate(sql: str, schema: TableSchema, *, any_case: bool = False) -> Predicate:
     """Read a condition in Spark's SQL dialect.
 
     Literals become values of their column's type; text beside a date or timestamp column is read
-    as ISO text. Column names are taken as they are written, in their case.
+    as ISO text.
 
     Args:
         sql: The condition, without ``WHERE``.
         schema: The table's schema.
+        any_case: A name that no column has means the one that differs from it in case alone.
 
     Raises:
         Invalid: The text is not a condition, or compares a column with a value of another kind.
@@ -32,7 +33,7 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     """
     from headwater.storage.predicate.sql_syntax import read_predicate
 
-    return read_predicate(sql, schema)
+    return read_predicate(sql, schema, any_case=any_case)
 
 
 def implied_predicate(
