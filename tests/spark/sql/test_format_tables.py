@@ -384,12 +384,16 @@ def test_options_of_text_in_both_of_their_names(used: SparkLake) -> None:
 def test_files_of_other_writers(used: SparkLake) -> None:
     used.sql("CREATE TABLE t (id BIGINT, x DOUBLE, v STRING) USING parquet PARTITIONED BY (d DATE)")
     root = folder(used, "t")
-    for name, ids in {"d=2024-01-02": [1, 2], "d=19725": [3], "_tmp/d=2024-01-09": [4]}.items():
+    for name, ids in {"d=2024-01-02": [1], "d=19725": [3], "_tmp/d=2024-01-09": [4]}.items():
         (root / name).mkdir(parents=True)
         numbers = pa.table({"id": ids, "x": [float("nan")] * len(ids)})
         pq.write_table(numbers, root / name / "data-1.parquet")
     (root / "d=2024-01-02" / "_SUCCESS").write_text("")
     (root / "notes.txt").write_text("no row")
+    for name in ("other", "x=1/y=2", "d=2024-01-02/deeper"):
+        (root / name).mkdir(parents=True)
+        numbers = pa.table({"id": [9 if "deeper" not in name else 2], "x": [float("nan")]})
+        pq.write_table(numbers, root / name / "data-1.parquet")
     assert rows(used, "SELECT id, string(d), v FROM t WHERE x > 1 ORDER BY id") == [
         (1, "2024-01-02", None), (2, "2024-01-02", None), (3, "2024-01-03", None)
     ]  # fmt: skip

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyspark.sql.types as st
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
@@ -53,6 +53,7 @@ _DIRECTORY_TYPES = frozenset(
      Root.DECIMAL, Root.DATE, Root.TIMESTAMP)
 )  # fmt: skip
 _MOST = 2**31 - 1
+_ODD_DIRECTORIES = ("CONFLICTING_DIRECTORY_STRUCTURES", "CONFLICTING_PARTITION_COLUMN_NAMES")
 _BINARY = (Root.BINARY, Root.VARBINARY)
 
 
@@ -228,13 +229,25 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
             paths = [partition.directory for partition in present_partitions(table)]
     if not paths or not _is_there(table):
         return None
+    reader = reader.schema(schema)
     try:
-        frame = reader.schema(schema).load(paths)
-        _ = frame.schema  # Spark Connect looks at the files now.
-    except AnalysisException as error:
+        try:
+            return _loaded(reader, paths)
+        except SparkRuntimeException as error:
+            if error.getCondition() not in _ODD_DIRECTORIES:
+                raise
+            # There are directories that are none of the table's.
+            paths = [partition.directory for partition in present_partitions(table)]
+            return _loaded(reader, paths) if paths else None
+    except (AnalysisException, SparkRuntimeException) as error:
         raise Invalid(
             f"table {table.name}: Spark cannot read its files in {location}: {first_line(error)}"
         ) from error
+
+
+def _loaded(reader: DataFrameReader, paths: list[str]) -> DataFrame:
+    frame = reader.load(paths)
+    _ = frame.schema  # Spark Connect looks at the files now.
     return frame
 
 
