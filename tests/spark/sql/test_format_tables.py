@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def test_rows_go_to_their_partitions_and_come_back(used: SparkLake) -> None:
     assert rows(used, joined) == [(2, 4)]
     ((plan,),) = rows(used, "EXPLAIN SELECT id FROM t WHERE ds = 3")
     assert "PartitionFilters: [if ((ds" in str(plan)
-    assert "columns: id, ds (2 of 3)\n  files: chosen by Spark" in str(plan)
+    assert re.search(r"columns: id, .*ds \(\d of 3\)\n  files: chosen by Spark", str(plan))
     used.sql("CREATE TABLE days (ds BIGINT, n INT)")
     chosen = "EXPLAIN SELECT t.id FROM t JOIN days USING (ds) WHERE days.n = 1"
     assert "dynamicpruning" in str(rows(used, chosen))

@@ -245,7 +245,7 @@ def _write(frame: DataFrame, table: Table, staging: str) -> None:
     if keys:
         writer = writer.partitionBy(*keys)
     try:
-        writer.mode("errorifexists").save(staging)
+        writer.mode("error").save(staging)
     except AnalysisException as error:
         raise Invalid(
             f"table {table.name}: Spark cannot write its files: {first_line(error)}"
