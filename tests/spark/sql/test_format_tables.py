@@ -80,6 +80,7 @@ def test_rows_go_to_their_partitions_and_come_back(used: SparkLake) -> None:
     assert "PartitionFilters: [if ((ds" in str(plan)
     assert re.search(r"columns: id, .*ds \(\d of 3\)\n  files: chosen by Spark", str(plan))
     used.sql("CREATE TABLE days (ds BIGINT, n INT)")
+    used.sql("INSERT INTO days VALUES (3, 1)")
     chosen = "EXPLAIN SELECT t.id FROM t JOIN days USING (ds) WHERE days.n = 1"
     assert "dynamicpruning" in str(rows(used, chosen))
 
