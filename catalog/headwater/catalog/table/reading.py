@@ -9,25 +9,21 @@ from typing import Self
 
 from headwater.catalog.model.access import ChangesAsked, ReadKind, ReadRequest
 from headwater.catalog.model.arguments import checks_arguments
-from headwater.catalog.model.page import all_pages
-from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.table.between import Difference, between_arguments, between_options
 from headwater.catalog.table.branch_scan import BranchScan, reads_branches
 from headwater.catalog.table.chain_scan import ChainScan
 from headwater.catalog.table.files import (
     FileInfo,
-    directories_of,
     list_files,
-    partitions_of,
 )
-from headwater.catalog.table.history import TableHistory, millis_of
+from headwater.catalog.table.history import millis_of
+from headwater.catalog.table.partitioned import PartitionedTable
 from headwater.catalog.table.scan import Changes, Scan
 from headwater.catalog.table.served_rows import Served, ServedChanges, ServedScan, described
 from headwater.catalog.table.served_stream import ServedStream
 from headwater.storage.capabilities import Operation, unsupported_mode
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.predicate.filter import Predicate, parse_predicate
-from headwater.storage.rows.partition import static_partition
 from headwater.storage.scan.appended_rows import updates_columns
 from headwater.storage.scan.difference import plan_difference
 from headwater.storage.scan.incremental import files_of_changes, plans_between
@@ -42,16 +38,14 @@ from headwater.storage.schema.read_start import (
     StartMode,
     incremental_mode,
 )
-from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import TableStorage
-from headwater.storage.types.values import StorageValue
 
 __all__ = ["ReadableTable"]
 
 
 @checks_arguments
-class ReadableTable(TableHistory):
+class ReadableTable(PartitionedTable):
     """A table, to be read; `headwater.catalog.table.table.Table` adds writing."""
 
     def scan(
@@ -446,52 +440,6 @@ class ReadableTable(TableHistory):
         """The data files of the latest snapshot, or of another."""
         snapshot = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
         return [] if snapshot is None else list_files(self._storage, snapshot)
-
-    def partitions(self) -> list[PartitionInfo]:
-        """The partitions and their contents.
-
-        A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
-        others are read from the latest snapshot's manifests, and have no times and no mark. Those
-        that a read takes from another branch are that branch's. Those of a format table are its
-        directories, whose rows nobody has counted.
-        """
-        if table_type(self.schema.options) is TableType.FORMAT:
-            return self._directories()
-        return list(self.partitions_by_values().values())
-
-    def partitions_by_values(self) -> dict[tuple[StorageValue, ...], PartitionInfo]:
-        """As `partitions`, by their values: a blank text and null have one name."""
-        storage = self._storage
-        listed: list[PartitionInfo] | None = None
-        if table_type(self.schema.options) is TableType.FORMAT:
-            listed = self._directories()
-        elif self.schema.table_options.partitions_in_catalog and not self.info.is_external:
-            listed = self._kept_partitions()
-        if listed is not None:
-            return {tuple(static_partition(storage, each.spec).values()): each for each in listed}
-        branches = [self]
-        chain = chain_of(storage.layout.branch, self.schema)
-        other = other_branch(self.name, storage.layout.branch, self.schema)
-        if chain is not None:
-            branches += [self.branch(chain.snapshot_branch), self.branch(chain.delta_branch)]
-        elif other is not None:
-            branch, is_first = other
-            branches.insert(0 if is_first else 1, self.branch(branch))
-        found: dict[tuple[StorageValue, ...], PartitionInfo] = {}
-        for each in branches:
-            found = {**partitions_of(each.storage, each.pointer.latest()), **found}
-        return dict(sorted(found.items(), key=lambda item: item[1].name))
-
-    def _kept_partitions(self) -> list[PartitionInfo]:
-        kept = self.catalog.partitions
-        return all_pages(lambda token: kept.list(self.identifier, page_token=token))
-
-    def _directories(self) -> list[PartitionInfo]:
-        """The partitions of a format table; ``month=1`` and ``month=01`` are two directories."""
-        if self.schema.table_options.partitions_in_catalog:
-            return self._kept_partitions()
-        self.refuse_restricted("the sizes of its partitions")
-        return directories_of(self._storage) if self.schema.partition_keys else []
 
 
 def _changes_asked(

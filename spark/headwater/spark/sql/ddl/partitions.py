@@ -152,10 +152,16 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
     if is_format_table(table):
         _drop_directories(table, {values for found in meant for values in found})
         return
+    dropped = {values: each for found in meant for values, each in found.items()}
+    if not table.schema.table_options.partitions_in_catalog or table.info.is_external:
+        table.drop_partitions(*wanted)
+        return
+    # A name stays if rows of another value have it.
+    present = table.partitions_by_values().items()
+    left = {each.name for values, each in present if values not in dropped}
     table.drop_partitions(*wanted)
-    if table.schema.table_options.partitions_in_catalog and not table.info.is_external:
-        gone = [each.spec for found in meant for each in found.values()]
-        table.catalog.partitions.drop(table.identifier, gone)
+    gone = {each.name: each.spec for each in dropped.values() if each.name not in left}
+    table.catalog.partitions.drop(table.identifier, list(gone.values()))
 
 
 def _drop_directories(table: Table, wanted: Collection[tuple[StorageValue, ...]]) -> None:

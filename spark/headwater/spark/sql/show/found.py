@@ -65,11 +65,13 @@ def partition_details(
     """
     (matching,) = matching_partitions(context, table, [partition])
     if len(partition) < len(table.schema.partition_keys) or not matching:
+        texts = {key: "null" if value is None else value for key, value in partition.items()}
+        name = "/".join(f"{key}={text}" for key, text in texts.items())
         raise NotFound(
-            f"table {table.name} has no partition {dict(partition)}; name all of its columns, "
+            f"table {table.name} has no partition {name}; name all of its columns, "
             f"{', '.join(table.schema.partition_keys)}",
             resource_type=ResourceType.PARTITION,
-            resource_name=str(dict(partition)),
+            resource_name=name,
         )
     (found,) = matching.values()
     numbers = {

@@ -1,0 +1,91 @@
+"""The partitions of a table, through its handle: by their names, and by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.catalog.model.arguments import checks_arguments
+from headwater.catalog.model.page import all_pages
+from headwater.catalog.model.partitions import PartitionInfo
+from headwater.catalog.table.files import directories_of, partitions_of
+from headwater.catalog.table.history import TableHistory
+from headwater.storage.rows.partition import static_partition
+from headwater.storage.schema.chain import chain_of
+from headwater.storage.schema.other_branch import other_branch
+from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.types.values import StorageValue
+
+__all__ = ["PartitionedTable"]
+
+
+@checks_arguments
+class PartitionedTable(TableHistory):
+    """A table, to list its partitions; `headwater.catalog.table.reading` adds reading."""
+
+    def partitions(self) -> list[PartitionInfo]:
+        """The partitions and their contents.
+
+        A table with ``metastore.partitioned-table`` keeps its partitions in the catalog; those of
+        others are read from the latest snapshot's manifests, and have no times and no mark. Those
+        that a read takes from another branch are that branch's. Those of a format table are its
+        directories, whose rows nobody has counted.
+        """
+        listed = self._listed()
+        return list(self.partitions_by_values().values()) if listed is None else listed
+
+    def partitions_by_values(self) -> dict[tuple[StorageValue, ...], PartitionInfo]:
+        """As `partitions`, by their values: a blank text and null have one name."""
+        storage = self._storage
+        listed = self._listed()
+        if listed is not None:
+            return self._by_values(listed)
+        branches = [self]
+        chain = chain_of(storage.layout.branch, self.schema)
+        other = other_branch(self.name, storage.layout.branch, self.schema)
+        if chain is not None:
+            branches += [self.branch(chain.snapshot_branch), self.branch(chain.delta_branch)]
+        elif other is not None:
+            branch, is_first = other
+            branches.insert(0 if is_first else 1, self.branch(branch))
+        found: dict[tuple[StorageValue, ...], PartitionInfo] = {}
+        for each in branches:
+            found = {**partitions_of(each.storage, each.pointer.latest()), **found}
+        return dict(sorted(found.items(), key=lambda item: item[1].name))
+
+    def _by_values(
+        self, listed: Sequence[PartitionInfo]
+    ) -> dict[tuple[StorageValue, ...], PartitionInfo]:
+        """Partitions by the values that their names stand for."""
+        storage, schema = self._storage, self.schema
+        named = schema.table_options.partition_default_name
+        values: dict[str, list[tuple[StorageValue, ...]]] = {}
+        is_told = table_type(schema.options).has_snapshots and self._access.reader is None
+        if is_told and any(named in each.spec.values() for each in listed):
+            # Which of null and a blank text it is, the rows tell, if there are any.
+            for own, each in partitions_of(storage, self.pointer.latest()).items():
+                values.setdefault(each.name, []).append(own)
+        return {
+            own: each
+            for each in listed
+            for own in values.get(each.name)
+            or [tuple(static_partition(storage, each.spec).values())]
+        }
+
+    def _listed(self) -> list[PartitionInfo] | None:
+        """The partitions that the catalog keeps, or directories; None for those of manifests."""
+        if table_type(self.schema.options) is TableType.FORMAT:
+            return self._directories()
+        if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
+            return self._kept_partitions()
+        return None
+
+    def _kept_partitions(self) -> list[PartitionInfo]:
+        kept = self.catalog.partitions
+        return all_pages(lambda token: kept.list(self.identifier, page_token=token))
+
+    def _directories(self) -> list[PartitionInfo]:
+        """The partitions of a format table; ``month=1`` and ``month=01`` are two directories."""
+        if self.schema.table_options.partitions_in_catalog:
+            return self._kept_partitions()
+        self.refuse_restricted("the sizes of its partitions")
+        return directories_of(self._storage) if self.schema.partition_keys else []
