@@ -174,6 +174,8 @@ def test_partitions_are_listed_and_emptied(run: Run, context: SqlContext) -> Non
         ("dt=1970-01-02/hh=6",),
         (last,),
     ]
+    with pytest.raises(NotFound, match="column 'id' does not exist; the columns are dt, hh"):
+        run("SHOW PARTITIONS t PARTITION (dt, id)")
     ((_, _, _, text),) = run("SHOW TABLE EXTENDED LIKE 't' PARTITION (dt='1970-01-01', hh=5)")
     assert "Partition Statistics: 1 rows" in str(text)
     assert "recordCount=1}" in str(text)

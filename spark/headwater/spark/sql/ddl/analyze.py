@@ -51,7 +51,7 @@ def _analyze_partitions(statement: Statement, table: Table, context: SqlContext)
     refuse_directories(table, "ANALYZE TABLE")
     partition: dict[str, str | None] = {}
     if statement.peek("PARTITION"):
-        partition = read_partition(statement, names_alone=True)
+        partition = read_partition(statement, table.schema.partition_fields)
     statement.expect("COMPUTE", "STATISTICS")
     counts_rows = not statement.accept("NOSCAN")
     if statement.peek("FOR"):

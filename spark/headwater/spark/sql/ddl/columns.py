@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headwater.spark.sql.ddl.column_types import read_type, type_text
-from headwater.spark.sql.names import quoted_identifier, string_literal
+from headwater.spark.sql.names import column_name, quoted_identifier, string_literal
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType
@@ -171,15 +171,18 @@ def _default_text(data_type: DataType, text: str) -> str:
     return text
 
 
-def read_partition(statement: Statement, *, names_alone: bool = False) -> dict[str, str | None]:
+def read_partition(
+    statement: Statement, names_alone: Sequence[DataField] = ()
+) -> dict[str, str | None]:
     """Read ``PARTITION (a = 1, b = 'x')``: the columns' values as text; None is null.
 
     Args:
         statement: The statement.
-        names_alone: True if columns may stand without a value; they are left out.
+        names_alone: Partition columns that may stand without a value; they are left out.
 
     Raises:
         Invalid: A column stands twice.
+        NotFound: There is no such column that may stand without a value.
     """
     statement.expect("PARTITION", "(")
     found: dict[str, str | None] = {}
@@ -192,6 +195,7 @@ def read_partition(statement: Statement, *, names_alone: bool = False) -> dict[s
             raise Invalid(f"the partition has '{name}' twice")
         seen.add(name)
         if names_alone and not statement.peek("="):
+            column_name(names_alone, name)
             continue
         statement.expect("=")
         found[name] = read_value(statement)

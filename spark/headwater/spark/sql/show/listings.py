@@ -148,10 +148,11 @@ def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
     """``SHOW PARTITIONS t [PARTITION (a = 1)]``."""
     statement.expect("SHOW", "PARTITIONS")
     table = _table(statement, context)
-    partition = read_partition(statement, names_alone=True) if not statement.at_end else {}
-    statement.end()
-    if not table.schema.partition_keys:
+    fields = table.schema.partition_fields
+    if not fields:
         raise Invalid(f"table {table.name} has no partitions")
+    partition = {} if statement.at_end else read_partition(statement, fields)
+    statement.end()
     (found,) = matching_partitions(context, table, [partition])
     return answer({"partition": str}, [(name,) for name in shown_partitions(context, table, found)])
 
