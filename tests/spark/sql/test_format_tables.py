@@ -167,8 +167,8 @@ def test_partitions_that_the_catalog_keeps(used: SparkLake) -> None:
         "CREATE TABLE t (id INT) USING csv PARTITIONED BY (p STRING) "
         "TBLPROPERTIES ('metastore.partitioned-table' = 'true')"
     )
-    used.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     used.sql("ALTER TABLE t ADD PARTITION (p = 'c')")
+    used.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     other = folder(used, "t") / "p=z"
     other.mkdir()
     (other / "x.csv").write_text("77\n")

@@ -111,6 +111,8 @@ def _add(statement: Statement, table: Table, context: SqlContext) -> None:
         _require_all(table, spec)
     if is_format_table(table):
         refuse_directories(table, "ADD PARTITION")
+        # A table into which nothing has been written yet has no folder.
+        table.storage.files.make_directory(table.storage.layout.location)
         for spec in specs:
             table.storage.files.make_directory(partition_directory(table.storage, spec))
     table.catalog.partitions.create(table.identifier, specs, ignore_if_exists=ignore)
