@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,6 +17,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = [
+    "active_session",
     "ended_by_interrupt",
     "ensure_interpreter",
     "is_connect",
@@ -156,6 +158,29 @@ def ended_by_interrupt(spark: SparkSession) -> Iterator[None]:
         raise
     finally:
         context.removeJobTag(tag)
+
+
+@contextmanager
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Let Spark's objects follow a session's settings where they are called in this thread.
+
+    Outside of its own planning Spark takes those of the session that the thread had last: another's
+    time zone would be that of the timestamps in a plan's text.
+
+    Args:
+        spark: A session that is not Spark Connect's.
+    """
+    java: Any = spark._jvm
+    sessions = java.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -2,9 +2,11 @@
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 from tests.spark.conftest import Numbered, rows
 
 from headwater.spark import SparkLake
+from headwater.spark.session import is_connect
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 pytestmark = pytest.mark.spark
@@ -81,3 +83,24 @@ def test_any_name_may_stand_in_backquotes(lake: SparkLake) -> None:
     made = str(lake.sql("SHOW CREATE TABLE `t 1`").collect()[0][0])
     lake.sql(made.replace("`t 1`", "`t 2`"))
     assert lake.sql("DESCRIBE `t 2`").count() == lake.sql("DESCRIBE `t 1`").count()
+
+
+@pytest.mark.spark
+def test_times_are_in_the_zone_of_a_lakes_own_session(spark: SparkSession, lake: SparkLake) -> None:
+    """Whichever session this thread used last."""
+    if is_connect(spark):
+        pytest.skip("a client of Spark Connect has one session")
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    noon = "TIMESTAMP '2026-01-01 12:00:00'"
+    lake.sql("CREATE TABLE db.t (id INT, at TIMESTAMP)")
+    lake.sql(f"INSERT INTO db.t VALUES (1, {noon}), (2, {noon} + INTERVAL 1 HOUR)")
+    try:
+        other.createDataFrame([(1,)], "id INT")
+        assert rows(lake.sql(f"SELECT id FROM db.t WHERE at = {noon}")) == [(1,)]
+        assert rows(lake.table("db.t", where=sf.expr(f"at > {noon}")).select("id")) == [(2,)]
+        other.createDataFrame([(1,)], "id INT")
+        lake.sql(f"DELETE FROM db.t WHERE at = {noon}")
+        assert rows(lake.sql("SELECT id FROM db.t")) == [(2,)]
+    finally:
+        spark.createDataFrame([(1,)], "id INT")

@@ -24,6 +24,7 @@ from pyspark.sql import functions as sf
 
 from headwater.spark.char_types import TYPE_KEY
 from headwater.spark.names import quoted
+from headwater.spark.session import active_session
 from headwater.spark.source.char_conditions import of_stored_values
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Constant, Or, Predicate
@@ -165,8 +166,9 @@ def needs_of(frame: DataFrame, count: int) -> list[Need] | None:
     try:
         plan: Any = frame._jdf.queryExecution().optimizedPlan()
         found = [_Found() for _ in range(count)]
-        for root in (plan, *_listed(plan.subqueriesAll())):
-            _walk(root, (), found)
+        with active_session(frame.sparkSession):
+            for root in (plan, *_listed(plan.subqueriesAll())):
+                _walk(root, (), found)
     except (PySparkException, Py4JError):
         return None
     return [Need(frozenset(each.columns), tuple(dict.fromkeys(each.conditions))) for each in found]
