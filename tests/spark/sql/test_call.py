@@ -510,8 +510,14 @@ def test_tables_without_snapshots_are_refused(run: Run) -> None:
     assert run("CALL sys.repair('db.f')") == DONE
 
 
+def test_rescale_says_how_postponed_rows_get_other_buckets(run: Run) -> None:
+    run("CREATE TABLE late (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2')")
+    with pytest.raises(Unsupported, match=r"postpone\.default-bucket-num"):
+        run("CALL sys.rescale('late', 3)")
+
+
 def test_repair_finds_nothing_where_nothing_is_wrong(run: Run, table: Table) -> None:
-    assert run("CALL sys.repair('db.t,db')") == DONE
+    assert run("CALL sys.repair('db.t, db, main.`db`.t')") == DONE
     assert run("CALL sys.repair('')") == DONE
     with pytest.raises(NotFound):
         run("CALL sys.repair('none')")

@@ -94,10 +94,11 @@ def drop_function(arguments: Arguments) -> Rows:
 
 def repair(arguments: Arguments) -> Rows:
     """Make the catalog and storage agree: take over what other writers left there."""
-    names = [each.strip() for each in str(arguments.values["database_or_table"]).split(",")]
+    context = arguments.context
     refused: list[str] = []
-    for name in names:
-        refused += map(str, arguments.context.catalog.reconcile(name or None, apply=True).refused)
+    for name in str(arguments.values["database_or_table"]).split(","):
+        whole = ".".join(context.whole_name([part.strip().strip("`") for part in name.split(".")]))
+        refused += map(str, context.catalog.reconcile(whole or None, apply=True).refused)
     if refused:
         raise Conflict(f"the catalog and storage do not agree yet: {'; '.join(refused)}")
     return [(True,)]

@@ -12,6 +12,7 @@ from headwater.spark.sql.call.partitions import chosen_partitions
 from headwater.spark.sql.call.procedure import Arguments, Rows
 from headwater.spark.write.frame import write_frame
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.jobs.job import until_no_conflict
 from headwater.storage.jobs.waiting_rows import admit_waiting_rows, refuse_waiting_rows
 from headwater.storage.predicate.filter import columns_of, to_sql
@@ -24,6 +25,12 @@ def rescale(arguments: Arguments) -> Rows:
     table = arguments.table()
     storage, session = table.storage, arguments.context.session
     buckets, wanted = table.schema.table_options.bucket, arguments.integer("bucket_num")
+    if buckets == POSTPONE_BUCKET:
+        raise Unsupported(
+            f"sys.rescale: rows of table {table.name} get their buckets when it is compacted "
+            "('bucket' is -2): set its property 'postpone.default-bucket-num', INSERT OVERWRITE "
+            "the partitions with their rows, and CALL sys.compact"
+        )
     if buckets < 1:
         raise Invalid(
             f"table {table.name} has no fixed number of buckets ('bucket' is {buckets}), so that "
