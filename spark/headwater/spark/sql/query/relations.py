@@ -158,6 +158,11 @@ class Relations:
             asked = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))")
             found = asked.collect()[0][0]
         except PySparkException as error:
+            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+                raise Unsupported(
+                    f"TIMESTAMP AS OF {text}: a moment is not read from tables of the catalog; "
+                    "query it first, and give its value"
+                ) from error
             raise Invalid(
                 f"TIMESTAMP AS OF {text}: that is no moment: {first_line(error)}"
             ) from error
