@@ -465,6 +465,7 @@ def test_wrong_options_are_named(
     name = create(lake, numbered(0, 1), **KEYED)
     lake.catalog.table(name).write({"id": [1], "name": ["one"], "part": ["1"]})
     wrong = [
+        ({"columns": "id, id"}, "option 'columns' names 'id' twice"),
         ({"scan.snapshot-id": "x"}, "option 'scan.snapshot-id' must be an integer, not 'x'"),
         ({"scan.snapshot-id": "9"}, "snapshot 9"),
         ({"consumer-id": "c"}, "no option 'consumer-id' for spark.read: it is for"),

@@ -7,7 +7,7 @@ refused, as it would change nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
@@ -299,13 +299,20 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     if not text.lstrip().startswith("["):
-        return tuple(name.strip() for name in text.split(",") if name.strip())
+        return _each_once([name.strip() for name in text.split(",") if name.strip()])
     try:
         names = json.loads(text)
     except ValueError as error:
         raise Invalid(f"option 'columns' is not a JSON list: {error}") from None
     if not all(isinstance(name, str) for name in names):
         raise Invalid("option 'columns' must be a list of column names")
+    return _each_once(names)
+
+
+def _each_once(names: Sequence[str]) -> tuple[str, ...]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Invalid(f"option 'columns' names '{twice}' twice: select it again from the frame")
     return tuple(names)
 
 
