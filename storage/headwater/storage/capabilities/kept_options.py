@@ -74,7 +74,7 @@ _KEPT: Mapping[str, str] = {
         postpone.batch-write-fixed-bucket.rescale-load-factor
         """,
     "indexes of row ids, and other engines' work on tables with data evolution": """
-        bitmap-index.<setting> btree-index.<setting> data-evolution.compaction.rewrite-row-ids
+        bitmap-index.<setting> btree-index.<setting>
         data-evolution.merge-into.file-pruning data-evolution.merge-into.source-persist
         data-evolution.reassign.skip-contiguous-row-count
         data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled

@@ -103,6 +103,15 @@ REFUSED_OPTIONS: tuple[Option, ...] = (
         refusals=(Refusal(ALL, one_of("default", "mod", "hive")),),
     ),
     Option(
+        "data-evolution.compaction.rewrite-row-ids",
+        "whether a compaction gives rows other ids, which Paimon no longer does either",
+        refusals=(
+            Refusal(
+                Operation.COMPACT, _FALSE, "rows keep their ids, and deleted ones their places"
+            ),
+        ),
+    ),
+    Option(
         "sequence.snapshot-ordering",
         "whether of rows of one key the one in the later snapshot wins",
         is_honoured=True,
