@@ -26,7 +26,7 @@ from headwater.storage.jobs.write import Replacement
 from headwater.storage.predicate.filter import columns_of, parse_predicate
 from headwater.storage.schema.read_start import INCREMENTAL_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 
 if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
@@ -194,6 +194,7 @@ class WriteOptions:
         replace_where: With `overwrite`: replace the partitions that fulfil this SQL condition.
         merging: The changes of the table's columns that the rows' columns may make.
         laid_over: Options of this write that are laid over the table's; no option of Spark's.
+        operation: The statement that writes, if it is no plain write; likewise.
     """
 
     connection: Connection
@@ -209,6 +210,7 @@ class WriteOptions:
     replace_where: str | None = None
     merging: SchemaMerging | None = None
     laid_over: Mapping[str, str] = field(default_factory=dict)
+    operation: CommitOperation | None = None
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:

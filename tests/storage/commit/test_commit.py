@@ -178,6 +178,7 @@ def test_the_first_snapshot_says_all_that_paimon_wants(new_table: NewTable) -> N
         "deltaRecordCount": 2,
         "watermark": 123,
         "properties": {"why": "test"},
+        "operation": "WRITE",
     }
     assert table.storage.snapshot(1) == snapshot == table.pointer.latest()
     assert live_files(table) == {messages[0].new_files[0].file_name}

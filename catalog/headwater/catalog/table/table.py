@@ -25,7 +25,7 @@ from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.schema.given import given_names
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Table"]
@@ -161,7 +161,7 @@ class Table(TableUpkeep):
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""
         whole = PartitionFilter.whole_table(self._storage)
-        snapshot = self._new_commit().overwrite([], whole)
+        snapshot = self._new_commit(CommitOperation.TRUNCATE).overwrite([], whole)
         self._kept_up(snapshot)
         return snapshot
 
@@ -177,7 +177,7 @@ class Table(TableUpkeep):
         if not partitions or not all(partitions):
             raise Invalid(f"table {self.name}: name the partitions to drop by their values")
         replaced = PartitionFilter.static(self._storage, *partitions)
-        snapshot = self._new_commit().overwrite([], replaced)
+        snapshot = self._new_commit(CommitOperation.TRUNCATE).overwrite([], replaced)
         self._kept_up(snapshot)
         return snapshot
 

@@ -34,7 +34,7 @@ from headwater.storage.maintenance.table_check import check_table
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.schema.given import given_names
 from headwater.storage.schema.table_type import table_type
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["THIS_PROCESS", "Maintenance", "TableUpkeep"]
@@ -399,8 +399,9 @@ class TableUpkeep(TableLifecycle):
                 self.keep_up(written={message.partition for message in messages})
         return snapshot
 
-    def _new_commit(self) -> TableCommit:
-        return TableCommit(self._storage, self.pointer, self._runtime.new_uuid())
+    def _new_commit(self, operation: CommitOperation | None = None) -> TableCommit:
+        user = self._runtime.new_uuid()
+        return TableCommit(self._storage, self.pointer, user, operation=operation)
 
 
 class Maintenance:

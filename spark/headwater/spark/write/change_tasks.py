@@ -45,7 +45,12 @@ from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
+from headwater.storage.snapshot.snapshot import (
+    CommitKind,
+    CommitOperation,
+    Snapshot,
+    SnapshotIdentity,
+)
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
@@ -55,6 +60,13 @@ if TYPE_CHECKING:
 __all__ = ["ChangeWriter", "ChangedFiles"]
 
 _THIS_PROCESS = LocalExecutor()
+_OPERATIONS: Mapping[str, CommitOperation] = {
+    "UPDATE": CommitOperation.UPDATE,
+    "DELETE": CommitOperation.DELETE,
+    "MERGE": CommitOperation.MERGE,
+    "REPLACE": CommitOperation.OVERWRITE,
+}
+"""The operations of changes; the commits of others are writes and overwrites by themselves."""
 _PLACES = [ROW_KIND_COLUMN, FILE_COLUMN, POSITION_COLUMN]
 
 
@@ -307,7 +319,8 @@ class ChangeWriter(DataSourceArrowWriter):
         added = [message for each in done for message in each.added]
         table = self._table()
         user, number = self._options.numbered or (self._change.writer, BATCH_IDENTIFIER)
-        commit = TableCommit(table.storage, table.pointer, user)
+        operation = _OPERATIONS.get(self._change.operation)
+        commit = TableCommit(table.storage, table.pointer, user, operation=operation)
         properties = self._change.properties(counts)
         if self._options.numbered and not commit.filter_committed([number]):
             # Another writer took the number.

@@ -39,7 +39,7 @@ from headwater.storage.predicate.filter import columns_of
 from headwater.storage.predicate.sql_text import to_sql
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.partition import static_partition
-from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
+from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot, SnapshotIdentity
 from headwater.storage.types.values import arrow_scalar
 
 __all__ = ["delete_keys", "write_frame"]
@@ -59,6 +59,7 @@ def write_frame(
     merging: SchemaMerging | None = None,
     unchanged_since: Snapshot | None = None,
     numbered: tuple[str, int] | None = None,
+    operation: CommitOperation | None = None,
 ) -> None:
     """Write a frame as one commit, and do the compaction that is due then.
 
@@ -76,6 +77,7 @@ def write_frame(
             later one changed rows of the same buckets, or this one was rolled back.
         numbered: The commit user and its number of this commit; nothing is written if that user
             has committed that number.
+        operation: The statement that writes, if it is no plain write.
 
     Raises:
         Invalid: The frame does not fit the table; nothing is written.
@@ -126,6 +128,7 @@ def write_frame(
         numbered=numbered,
         replace_where=replaced,
         laid_over=table.laid_over,
+        operation=operation,
     )
     plan = WritePlan(table.storage, options.replacement(table.schema))
     # Who says what must be unchanged plans anew after a conflict.
@@ -218,7 +221,8 @@ def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:
     fills = CharColumns.of(session.spark, schema.columns(primary)).fills
     required = {field.name for field in schema.fields if not field.type.nullable}
     if not fills and required.union(schema.table_options.sequence_fields) <= set(keys.columns):
-        write_frame(session, keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D")), table, "append")
+        doomed = keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D"))
+        write_frame(session, doomed, table, "append", operation=CommitOperation.DELETE)
         return
     # A deletion is a row, too: what the frame lacks is taken from the rows it deletes.
     chosen = keys.select(*[quoted(name) for name in primary]).distinct()
@@ -250,4 +254,5 @@ def _delete_present(session: CatalogSession, table: Table, keys: DataFrame) -> N
         table,
         "append",
         unchanged_since=scan.snapshot,
+        operation=CommitOperation.DELETE,
     )

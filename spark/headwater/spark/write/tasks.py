@@ -274,7 +274,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         if files is not None:
             table = self._open_table()
             user, identifier = self._options.numbered or (files.writer, BATCH_IDENTIFIER)
-            commit = TableCommit(table.storage, table.pointer, user)
+            operation = self._options.operation
+            commit = TableCommit(table.storage, table.pointer, user, operation=operation)
             if self._options.numbered and not commit.filter_committed([identifier]):
                 # Another run of the batch came first.
                 commit.abort(files.messages)

@@ -9,7 +9,12 @@ from headwater.storage.commit.index_changes import IndexChanges
 from headwater.storage.commit.late_rows import LateRows
 from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.manifest.manifest import ManifestFile
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
+from headwater.storage.snapshot.snapshot import (
+    CommitKind,
+    CommitOperation,
+    Snapshot,
+    SnapshotIdentity,
+)
 from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Attempt", "checked_snapshots"]
@@ -34,6 +39,7 @@ class Attempt:
         read_from: A snapshot that it tells of.
         late_rows: Files of `messages` that were written again, for their rows came too late.
         statistics: The name of a new statistics file.
+        operation: The statement that it is of.
         written: Names of manifests and lists to delete if the commit fails for certain.
         delta: The entries that `delta_files` hold.
         delta_files: Manifests of the changes.
@@ -52,6 +58,7 @@ class Attempt:
     read_from: SnapshotIdentity | None = None
     late_rows: LateRows | None = None
     statistics: str | None = None
+    operation: CommitOperation | None = None
     written: list[str] = field(default_factory=list)
     delta: Sequence[ManifestEntry] | None = None
     delta_files: list[ManifestFile] = field(default_factory=list)

@@ -81,5 +81,6 @@ def new_snapshot(
         "statistics": statistics,
         "properties": properties or None,
         "nextRowId": next_row_id,
+        "operation": None if attempt.operation is None else str(attempt.operation),
     }
     return Snapshot.from_document({k: v for k, v in fields.items() if v is not None})

@@ -56,7 +56,12 @@ from headwater.storage.scan.live import manifests_of
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.invariants import check_invariants
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
+from headwater.storage.snapshot.snapshot import (
+    CommitKind,
+    CommitOperation,
+    Snapshot,
+    SnapshotIdentity,
+)
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -75,6 +80,7 @@ class TableCommit:
             its partitions whole.
         begins_chains: Partitions of a chain table's changes, serialised, that need no whole ones
             before them if there are no others.
+        operation: The statement whose rows are committed; None for writes and overwrites.
     """
 
     def __init__(
@@ -85,10 +91,12 @@ class TableCommit:
         *,
         in_chain: bool = True,
         begins_chains: frozenset[bytes] = frozenset(),
+        operation: CommitOperation | None = None,
     ) -> None:
         self._storage = storage
         self._pointer = pointer
         self._user = commit_user
+        self._operation = operation
         self._options = storage.schema.table_options
         self._own = OwnHistory(storage, pointer, commit_user)
         self._strict = StrictMode.of(storage, commit_user)
@@ -164,6 +172,9 @@ class TableCommit:
         if not (added or changelog or compacted or indexes.named or allow_empty):
             return None
         changes = added or compacted
+        operation = None if kind is CommitKind.COMPACT else self._operation
+        if operation is None and kind is None:
+            operation = CommitOperation.WRITE
         # A deletion is refused, and an overwrite replaces the others' rows.
         is_late_possible = bool(
             added
@@ -183,6 +194,7 @@ class TableCommit:
                 unchanged_since,
                 indexes,
                 messages=messages,
+                operation=operation,
                 late_rows=LateRows(self._storage) if is_late_possible else None,
             )
         )
@@ -232,7 +244,8 @@ class TableCommit:
         snapshot = self._commit(
             Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
                      dict(properties or {}), unchanged_since,
-                     IndexChanges.of(self._storage, messages, replaced), messages=messages)
+                     IndexChanges.of(self._storage, messages, replaced), messages=messages,
+                     operation=self._operation or CommitOperation.OVERWRITE)
         )  # fmt: skip
         for message in messages:
             # As in Paimon an overwrite has no changelog.
@@ -254,7 +267,8 @@ class TableCommit:
             Attempt(changes, (), identifier, CommitKind.OVERWRITE, None, {}, None,
                      IndexChanges(
                          self._storage, replaced=PartitionFilter.whole_table(self._storage)
-                     ))
+                     ),
+                     operation=CommitOperation.TRUNCATE)
         )  # fmt: skip
 
     def analyze(

@@ -30,7 +30,12 @@ from headwater.storage.maintenance.row_matchers import (
     merge_source,
 )
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
+from headwater.storage.snapshot.snapshot import (
+    CommitKind,
+    CommitOperation,
+    Snapshot,
+    SnapshotIdentity,
+)
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.file_encoding import refuse_formats
 
@@ -83,6 +88,7 @@ def update_table(
         executor,
         predicate,
         lambda _: UpdateRows(storage, predicate, changes),
+        CommitOperation.UPDATE,
         rewrites=rewrites_files(storage, deletes=False),
         is_serial=bool(storage.schema.primary_keys),
     )
@@ -126,6 +132,7 @@ def merge_into_table(
         executor,
         merge_predicate(storage, rows, on),
         lambda _: MergeRows(storage, rows, on, when_matched, inserts),
+        CommitOperation.MERGE,
         rewrites=when_matched is not None
         and rewrites_files(storage, deletes=when_matched == "delete"),
         is_serial=bool(storage.schema.primary_keys) or inserts,
@@ -150,6 +157,7 @@ def change_rows_of_table(
     executor: Executor,
     predicate: Predicate | None,
     matcher: Callable[[Snapshot | None], RowMatcher],
+    operation: CommitOperation,
     *,
     rewrites: bool,
     is_serial: bool,
@@ -162,6 +170,7 @@ def change_rows_of_table(
         executor: Runs the compaction that is due after it.
         predicate: Only rows that fulfil it can change.
         matcher: Says which rows of a snapshot change.
+        operation: The statement that changes them.
         rewrites: In a primary-key table, write the files of the rows that match anew.
         is_serial: No other commit may have changed rows of the same buckets meanwhile.
 
@@ -192,7 +201,7 @@ def change_rows_of_table(
         # deletion vectors make an overwrite of it, those of dynamic buckets do not.
         takes = any(each.compact_before for each in messages)
         kind = CommitKind.OVERWRITE if takes else None
-        commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
+        commit = TableCommit(storage, pointer, storage.runtime.new_uuid(), operation=operation)
         return commit_or_delete(
             commit,
             messages,

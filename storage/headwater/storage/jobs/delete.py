@@ -25,7 +25,7 @@ from headwater.storage.maintenance.key_rewrite import (
 )
 from headwater.storage.maintenance.row_matchers import DeleteRows
 from headwater.storage.predicate.filter import Predicate
-from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, CommitOperation, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -55,6 +55,7 @@ def delete_from_table(
             executor,
             predicate,
             lambda _: DeleteRows(storage, predicate),
+            CommitOperation.DELETE,
             rewrites=False,
             is_serial=False,
         )
@@ -62,7 +63,12 @@ def delete_from_table(
 
     def attempt() -> Snapshot | None:
         admit_waiting_rows(storage, pointer, executor, predicate, rewrites=rewrites)
-        return run_job(_Deletion(storage, predicate, rewrites), pointer, executor)
+        return run_job(
+            _Deletion(storage, predicate, rewrites),
+            pointer,
+            executor,
+            operation=CommitOperation.DELETE,
+        )
 
     retries = storage.schema.table_options.commit_max_retries
     deleted = until_no_conflict(retries, attempt)

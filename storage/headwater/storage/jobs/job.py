@@ -17,7 +17,7 @@ from headwater.storage.errors import (
     ResourceType,
 )
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -60,6 +60,7 @@ def run_job(
     pointer: SnapshotPointer,
     executor: Executor,
     commit: TableCommit | None = None,
+    operation: CommitOperation | None = None,
 ) -> Snapshot | None:
     """Do a job as one commit.
 
@@ -68,6 +69,7 @@ def run_job(
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         commit: Commits on behalf of a user; None is a user of the job's own.
+        operation: The statement that a user of the job's own commits.
 
     Returns:
         The snapshot made; None when there was nothing to do.
@@ -87,7 +89,9 @@ def run_job(
             messages = _run(job, executor, tasks, base) if tasks else []
         if not messages:
             return None
-        own = commit or TableCommit(job.storage, pointer, job.storage.runtime.new_uuid())
+        own = commit or TableCommit(
+            job.storage, pointer, job.storage.runtime.new_uuid(), operation=operation
+        )
         return commit_or_delete(own, messages, lambda: job.commit(own, messages, base))
 
     return until_no_conflict(job.retries, attempt)

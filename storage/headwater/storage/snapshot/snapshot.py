@@ -16,7 +16,7 @@ from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.files.location import leads_elsewhere
 from headwater.storage.types.data_type import Json
 
-__all__ = ["CommitKind", "Snapshot", "SnapshotIdentity"]
+__all__ = ["CommitKind", "CommitOperation", "Snapshot", "SnapshotIdentity"]
 
 
 class CommitKind(StrEnum):
@@ -26,6 +26,20 @@ class CommitKind(StrEnum):
     COMPACT = "COMPACT"
     OVERWRITE = "OVERWRITE"
     ANALYZE = "ANALYZE"
+
+
+class CommitOperation(StrEnum):
+    """The statement that made a snapshot (``Snapshot.CommitOperation``, from release 2.0 on)."""
+
+    WRITE = "WRITE"
+    OVERWRITE = "OVERWRITE"
+    DELETE = "DELETE"
+    TRUNCATE = "TRUNCATE"
+    UPDATE = "UPDATE"
+    MERGE = "MERGE"
+    CREATE_TABLE_AS_SELECT = "CREATE_TABLE_AS_SELECT"
+    REPLACE_TABLE_AS_SELECT = "REPLACE_TABLE_AS_SELECT"
+    CREATE_OR_REPLACE_TABLE_AS_SELECT = "CREATE_OR_REPLACE_TABLE_AS_SELECT"
 
 
 _REQUIRED: Mapping[str, type] = {
@@ -52,6 +66,7 @@ _OPTIONAL: Mapping[str, type] = {
     "watermark": int,
     "statistics": str,
     "nextRowId": int,
+    "operation": str,
 }
 # Its values that name files of the table's own.
 _FILES = (

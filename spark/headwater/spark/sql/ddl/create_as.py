@@ -14,6 +14,7 @@ from headwater.spark.sql.ddl.declared_types import table_schema
 from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.frame import write_frame
 from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.snapshot.snapshot import CommitOperation
 from headwater.storage.types.data_type import DataField
 
 __all__ = ["columns_of", "fill_new_table", "replace_and_fill"]
@@ -31,13 +32,25 @@ def columns_of(frame: DataFrame) -> list[DataField]:
     ]
 
 
-def fill_new_table(context: SqlContext, table: Table, frame: DataFrame) -> None:
-    """Write a query's rows to a table that was just created; when that fails, drop it for good."""
+def fill_new_table(
+    context: SqlContext, table: Table, frame: DataFrame, *, replaces: bool = False
+) -> None:
+    """Write a query's rows to a table that was just created; when that fails, drop it for good.
+
+    Args:
+        context: The session.
+        table: The table.
+        frame: The rows.
+        replaces: True if the statement would have replaced a table that was there.
+    """
     try:
         if is_format_table(table):
             write_format_rows(context.session, table, frame)
         else:
-            write_frame(context.session, frame, table, "append")
+            operation = CommitOperation.CREATE_TABLE_AS_SELECT
+            if replaces:
+                operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
+            write_frame(context.session, frame, table, "append", operation=operation)
     except BaseException:
         _undo_creation(context, table.identifier, table.info.id)
         raise
@@ -57,7 +70,9 @@ def _undo_creation(context: SqlContext, name: Identifier, table_id: str) -> None
             raise
 
 
-def replace_and_fill(context: SqlContext, before: Table, after: Table, frame: DataFrame) -> None:
+def replace_and_fill(
+    context: SqlContext, before: Table, after: Table, frame: DataFrame, *, creates: bool
+) -> None:
     """Write a query's rows to a table that was just replaced; when that fails, roll it back.
 
     Args:
@@ -65,10 +80,14 @@ def replace_and_fill(context: SqlContext, before: Table, after: Table, frame: Da
         before: The table before; its handle knows the schema of then.
         after: The table as it is now, empty.
         frame: The rows, which may be those that the table held.
+        creates: True if the statement would have created the table.
     """
+    operation = CommitOperation.REPLACE_TABLE_AS_SELECT
+    if creates:
+        operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
     emptied = after.latest_snapshot()
     try:
-        write_frame(context.session, frame, after, "append")
+        write_frame(context.session, frame, after, "append", operation=operation)
     except BaseException:
         latest = after.latest_snapshot()
         # What others have committed since is theirs.

@@ -110,10 +110,10 @@ def _replace(statement: Statement, context: SqlContext) -> None:
             raise
         _create_table(context, name, schema, ignore=False)
         if frame is not None:
-            fill_new_table(context, context.catalog.table(str(name)), frame)
+            fill_new_table(context, context.catalog.table(str(name)), frame, replaces=True)
         return
     if frame is not None:
-        replace_and_fill(context, before, after, frame)
+        replace_and_fill(context, before, after, frame, creates=create)
 
 
 def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, ignore: bool) -> bool:
