@@ -374,6 +374,15 @@ def test_a_tag_is_made_of_a_moment(run: Run, table: Table) -> None:
     made = run(f"CALL sys.create_tag_from_timestamp('t', 'd', {second.time_millis + 1})")
     assert made[0][1] == 3
     assert run("CALL sys.create_tag_from_timestamp('t', 'b', 1)")[0][1] == 1
+    # A snapshot that has expired and has a tag counts.
+    assert run("CALL sys.expire_snapshots(table => 't', retain_max => 1, retain_min => 1)") == [
+        (2,)
+    ]
+    assert run("CALL sys.create_tag_from_timestamp('t', 'e', 1)")[0][1] == 1
+    assert table.tag("e").snapshot.id == 1
+    assert run(f"CALL sys.create_tag_from_timestamp('t', 'f', {second.time_millis + 1})") == [
+        ("f", 3, last.time_millis, "null")
+    ]
     with pytest.raises(NotFound, match="or later"):
         run(f"CALL sys.create_tag_from_timestamp('t', 'c', {last.time_millis + 1})")
     with pytest.raises(Invalid, match="'timestamp' is missing"):

@@ -52,23 +52,32 @@ def create_tag_from_timestamp(arguments: Arguments) -> Rows:
 
 
 def _first_since(table: Table, millis: int) -> Snapshot:
-    missing = NotFound(
-        f"table {table.name} has no snapshot from {millis} or later",
-        resource_type=ResourceType.SNAPSHOT,
-        resource_name=str(millis),
+    """The first snapshot since a moment, among them those that have expired and have a tag."""
+    present = _first_present_since(table, millis)
+    tagged = [tag.snapshot for tag in table.tags() if tag.snapshot.time_millis >= millis]
+    found = min(
+        [*tagged, *([] if present is None else [present])], key=lambda each: each.id, default=None
     )
+    if found is None:
+        raise NotFound(
+            f"table {table.name} has no snapshot from {millis} or later",
+            resource_type=ResourceType.SNAPSHOT,
+            resource_name=str(millis),
+        )
+    return found
+
+
+def _first_present_since(table: Table, millis: int) -> Snapshot | None:
     latest = table.latest_snapshot()
     if latest is None or latest.time_millis < millis:
-        raise missing
+        return None
     try:
         return table.snapshot(table.snapshot_at(millis - 1).id + 1)
     except NotFound as error:
         if error.resource_type is not ResourceType.SNAPSHOT:
             raise
     ids = snapshot_file_ids(table.storage.files, table.storage.layout)
-    if not ids:
-        raise missing
-    return table.snapshot(ids[0])
+    return table.snapshot(ids[0]) if ids else None
 
 
 def replace_tag(arguments: Arguments) -> Rows:
