@@ -14,7 +14,7 @@ from tests.spark.conftest import Numbered, data_source, rows
 
 from headwater.spark import SchemaMerging, SparkLake
 from headwater.spark.errors import own_errors
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -188,3 +188,29 @@ def test_two_writers_of_dynamic_buckets_lose_nothing(lake: SparkLake, spark: Spa
         for done in [threads.submit(upsert, number) for number in range(4)]:
             done.result()
     assert ids(lake, "db.t") == list(range(200))
+
+
+def test_columns_that_do_not_fit_are_refused_before_any_task(
+    lake: SparkLake, spark: SparkSession, numbered: Numbered, folder: Path
+) -> None:
+    make(lake, "db.t", numbered(0, 3))
+    for given, says in (
+        ("id BIGINT, nome STRING", "no column 'nome'"),
+        ("id BIGINT, name ARRAY<INT>", "column 'name' is STRING"),
+    ):
+        empty = spark.createDataFrame([], given)
+        with pytest.raises(Invalid, match=says):
+            lake.write(empty, "db.t")
+        with pytest.raises(Invalid, match=says), own_errors():
+            empty.write.format("headwater").mode("append").save("db.t")
+        with pytest.raises(Invalid, match=says):
+            data_source(folder, "db.t").writer(empty.schema, overwrite=False)
+    with pytest.raises(NotFound, match=r"table db\.none does not exist"):
+        data_source(folder, "db.none").writer(numbered(0, 1).schema, overwrite=False)
+    writer = (
+        spark.createDataFrame([], "ID BIGINT, name STRING")
+        .write.format("headwater")
+        .mode("overwrite")
+    )
+    writer.option("partition", json.dumps({"part": "0"})).save("db.t")
+    assert ids(lake, "db.t") == [1, 2]

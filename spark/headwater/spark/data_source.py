@@ -153,12 +153,15 @@ class HeadwaterSource(DataSource):
     def writer(self, schema: st.StructType, overwrite: bool) -> DataSourceWriter:
         """A write of one batch as one commit."""
         refuse_other_options(self.options, Operation.WRITE)
-        return BatchWriter(self._write_options(schema, overwrite))
+        writer = BatchWriter(self._write_options(schema, overwrite), rows=schema)
+        # Spark pickles it next, which would plan it, too, but tell of errors as of failed pickling.
+        writer.plan()
+        return writer
 
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream that is written with one commit for each micro-batch."""
         refuse_other_options(self.options, Operation.WRITE_STREAM)
-        return StreamWriter(self._write_options(schema, overwrite))
+        return StreamWriter(self._write_options(schema, overwrite), rows=schema)
 
     def _write_options(self, schema: st.StructType, overwrite: bool) -> WriteOptions:
         """The options, after the changes of the table's columns that they ask for."""

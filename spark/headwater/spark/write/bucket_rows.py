@@ -17,39 +17,23 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from headwater.spark.names import quoted
-from headwater.spark.types import spark_arrow_schema
 from headwater.spark.write.bucket_expression import can_compute, with_bucket
-from headwater.spark.write.column_case import batch_as_named
 from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
 from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
 from headwater.storage.rows.bucket import bucket_numbers, hashed_columns, key_hashes
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN, coerce, loses_spaces
-from headwater.storage.rows.kinds import take_row_kinds
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN, loses_spaces
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
 from headwater.storage.write.assign.filling import classes_of
 
-__all__ = ["check_columns", "cluster", "cluster_stored", "has_fixed_buckets"]
+__all__ = ["cluster", "cluster_stored", "has_fixed_buckets"]
 
 _BUCKET = "_headwater_bucket"
 # The tasks at most that leave rows to be spread over buckets later.
 _PARTS_OF_POSTPONED = 1024
-
-
-def check_columns(df: DataFrame, storage: TableStorage) -> None:
-    """Refuse a frame whose columns do not fit the table, before any task runs.
-
-    Raises:
-        Invalid: A column is unknown, missing or of the wrong type.
-    """
-    schema = spark_arrow_schema(df.schema)
-    empty = batch_as_named(pa.RecordBatch.from_pylist([], schema), storage.schema)
-    rows = pa.Table.from_batches([empty])
-    plain, _ = take_row_kinds(rows, None, storage.schema, storage.name)
-    coerce(plain, storage.schema, storage.name, storage.runtime.time_zone)
 
 
 def cluster(df: DataFrame, storage: TableStorage) -> DataFrame:

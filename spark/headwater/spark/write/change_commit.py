@@ -14,13 +14,9 @@ from headwater.spark.char_columns import with_stored_values
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
 from headwater.spark.row_change import RowChange, RowCounts, writer_of
-from headwater.spark.write.bucket_rows import (
-    check_columns,
-    cluster,
-    cluster_stored,
-    has_fixed_buckets,
-)
+from headwater.spark.write.bucket_rows import cluster, cluster_stored, has_fixed_buckets
 from headwater.spark.write.changes import Changes, refuse_added_again
+from headwater.spark.write.column_check import check_columns
 from headwater.spark.write.kept_rows import kept_rows
 from headwater.spark.write.nested_defaults import with_nested_defaults
 from headwater.spark.write.save import save_frame
@@ -175,7 +171,7 @@ def _inserted(
 ) -> Snapshot | None:
     rows = with_nested_defaults(rows, table.schema, table.name)
     rows = with_stored_values(session.spark, rows, table.schema)
-    check_columns(rows, table.storage)
+    check_columns(rows.schema, table.storage)
     base = table.pointer.latest()
     placed = partial(cluster, storage=table.storage)
     retries = WritePlan(table.storage, options.replacement(table.schema)).retries
@@ -196,7 +192,7 @@ def _write(
     if evolves and not changes.adds:
         frame = frame.select(*map(quoted, [*changes.columns, ROW_KIND_COLUMN, *_PLACES]))
     else:
-        check_columns(frame.drop(*PLACE_COLUMNS), storage)
+        check_columns(frame.drop(*PLACE_COLUMNS).schema, storage)
     options = WriteOptions(
         session.connection,
         table.name,

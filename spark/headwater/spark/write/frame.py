@@ -18,8 +18,9 @@ from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.format_table import is_format_table
 from headwater.spark.source.table_frame import frame_of_table
 from headwater.spark.types import spark_type
-from headwater.spark.write.bucket_rows import check_columns, cluster
+from headwater.spark.write.bucket_rows import cluster
 from headwater.spark.write.column_case import frame_as_named
+from headwater.spark.write.column_check import check_columns
 from headwater.spark.write.condition_needs import rows_told
 from headwater.spark.write.evolve import merge_columns
 from headwater.spark.write.format_table import write_format_rows
@@ -114,7 +115,7 @@ def write_frame(
     if mode == "append" and table.schema.table_options.upsert_keys and numbered is None:
         upsert_rows(session, table, df)
         return
-    check_columns(df, table.storage)
+    check_columns(df.schema, table.storage)
     options = WriteOptions(
         session.connection,
         table.name,

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
+import pyspark.sql.types as st
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -38,6 +39,7 @@ from pyspark.sql.datasource import (
 from headwater.spark.char_types import stored_batch
 from headwater.spark.options import WriteOptions
 from headwater.spark.write.column_case import batch_as_named
+from headwater.spark.write.column_check import check_batch, no_rows
 from headwater.spark.write.narrow_rows import WideRow, narrow_rows
 from headwater.spark.write.numbered_batches import is_batch_written
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
@@ -124,6 +126,11 @@ class _Target:
                 writer.write(named if self.clustered else self._stored(named))
             return WrittenFiles(name, tuple(writer.finish()))
 
+    def check(self, rows: st.StructType) -> None:
+        """Refuse rows whose columns do not fit the table; raises Invalid."""
+        storage = self.plan.storage
+        check_batch(self._stored(no_rows(rows, storage)), storage)
+
     def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows as they are stored, with the columns that they lack of a partition replaced."""
         storage, replaced = self.plan.storage, self.plan.replaced
@@ -166,22 +173,31 @@ class _Writer:
         options: The write's.
         open_table: Makes a new handle of the table, in this process; None reaches the catalog of
             the options.
+        rows: The columns of the rows, to be checked when the write is planned.
     """
 
     _is_stream: ClassVar = False
 
     def __init__(
-        self, options: WriteOptions, open_table: Callable[[], Table] | None = None
+        self,
+        options: WriteOptions,
+        open_table: Callable[[], Table] | None = None,
+        *,
+        rows: st.StructType | None = None,
     ) -> None:
         self._options = options
+        self._rows = rows
         self._open_table = open_table or options.open
         self._target: _Target | None = None
 
     def plan(self) -> None:
-        """Look up what the tasks need."""
+        """Look up what the tasks need; raises Invalid where columns do not fit the table."""
         if self._target is None:
             table = self._open_table()
-            self._target = _Target.of(self._options, table, is_stream=self._is_stream)
+            target = _Target.of(self._options, table, is_stream=self._is_stream)
+            if self._rows is not None:
+                target.check(self._rows)
+            self._target = target
 
     def nothing(self) -> WrittenFiles:
         """The message of a task without rows."""

@@ -15,8 +15,8 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.names import quoted
 from headwater.spark.row_change import RowCounts
-from headwater.spark.write.bucket_rows import check_columns
 from headwater.spark.write.clauses import DEFAULT
+from headwater.spark.write.column_check import check_columns
 from headwater.spark.write.merge import MergeBuilder
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -49,7 +49,7 @@ def upsert_rows(session: CatalogSession, table: Table, rows: DataFrame) -> RowCo
             f"column {ROW_KIND_COLUMN} out, and delete rows by a condition"
         )
     rows = CharColumns.of(session.spark, schema.fields).read(rows)
-    check_columns(rows, table.storage)
+    check_columns(rows.schema, table.storage)
     keys, ages = schema.table_options.upsert_keys, schema.table_options.sequence_fields
     if lacking := [name for name in (*keys, *ages) if name not in rows.columns]:
         raise Invalid(
