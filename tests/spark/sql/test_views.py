@@ -157,7 +157,6 @@ def test_a_table_is_made_of_a_query(people: SparkLake) -> None:
     assert lake.sql("SELECT * FROM made").count() == 3
     for text, error in {
         "CREATE TABLE x (a INT) AS SELECT 1 AS a": Invalid,
-        "CREATE TABLE x USING csv AS SELECT 1 AS a": Unsupported,
         "CREATE EXTERNAL TABLE x LOCATION '/x' AS SELECT 1 AS a": Unsupported,
         "CREATE TABLE x PARTITIONED BY (none) AS SELECT 1 AS a": NotFound,
     }.items():
