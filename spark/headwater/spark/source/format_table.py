@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyspark.sql.types as st
-from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.errors import AnalysisException, IllegalArgumentException, SparkRuntimeException
 from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as sf
 
@@ -41,6 +41,7 @@ __all__ = [
     "is_format_table",
     "present_partitions",
     "row_counts",
+    "staged_counts",
     "stored_fields",
 ]
 
@@ -196,8 +197,28 @@ def row_counts(
     for field in fields:
         wanted = {each.spec[field.name] for each in partitions}
         rows = rows.where(sf.col(quoted(field.name)).isin(wanted))
-    counted = rows.groupBy(*(quoted(each.name) for each in fields)).count().collect()
-    return {tuple(row[:-1]): row[-1] for row in counted}
+    return _counted(rows, table)
+
+
+def staged_counts(
+    session: CatalogSession, table: Table, directory: str
+) -> dict[tuple[str, ...], int]:
+    """The rows of each partition below a directory that Spark wrote, as `row_counts`.
+
+    Args:
+        session: The catalog's.
+        table: The table that the rows are for, which has partitions.
+        directory: The directory's URI; there is a file below it.
+    """
+    options = FormatOptions(table.schema.options)
+    schema = _with_texts(_file_schema(table, options), table)
+    reader = _reader(session, table, options).schema(schema).option("basePath", directory)
+    return _counted(reader.load(directory), table)
+
+
+def _counted(rows: DataFrame, table: Table) -> dict[tuple[str, ...], int]:
+    keys = table.schema.partition_keys
+    return {tuple(row[:-1]): row[-1] for row in rows.groupBy(*map(quoted, keys)).count().collect()}
 
 
 def _files(session: CatalogSession, table: Table, options: FormatOptions) -> DataFrame | None:
@@ -209,13 +230,8 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
     location = table.storage.layout.location
     keys = table.schema.partition_keys
     in_catalog = table.schema.table_options.partitions_in_catalog
-    schema = st.StructType(
-        [st.StructField(each.name, _file_type(each, options)) for each in stored_fields(table)]
-    )
-    reader = session.spark.read.format(options.file_format).options(**file_settings(options))
-    reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    if options.file_format == "parquet":
-        reader = reader.option("mergeSchema", "false").option("datetimeRebaseMode", "CORRECTED")
+    schema = _file_schema(table, options)
+    reader = _reader(session, table, options)
     paths = [location]
     if keys and options.values_alone_in_paths:
         # Spark knows directories by names of columns alone.
@@ -223,8 +239,7 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
         paths = [partition.directory for partition in present_partitions(table)]
     elif keys:
         reader = reader.option("basePath", location)
-        texts = [st.StructField(key, st.StringType()) for key in keys]
-        schema = st.StructType([*schema.fields, *texts])
+        schema = _with_texts(schema, table)
         if in_catalog:
             paths = [partition.directory for partition in present_partitions(table)]
     if not paths or not _is_there(table):
@@ -239,10 +254,30 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
             # There are directories that are none of the table's.
             paths = [partition.directory for partition in present_partitions(table)]
             return _loaded(reader, paths) if paths else None
-    except (AnalysisException, SparkRuntimeException) as error:
+    except (AnalysisException, IllegalArgumentException, SparkRuntimeException) as error:
         raise Invalid(
             f"table {table.name}: Spark cannot read its files in {location}: {first_line(error)}"
         ) from error
+
+
+def _reader(session: CatalogSession, table: Table, options: FormatOptions) -> DataFrameReader:
+    reader = session.spark.read.format(options.file_format).options(**file_settings(options))
+    reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+    if options.file_format == "parquet":
+        reader = reader.option("mergeSchema", "false").option("datetimeRebaseMode", "CORRECTED")
+    return reader
+
+
+def _file_schema(table: Table, options: FormatOptions) -> st.StructType:
+    return st.StructType(
+        [st.StructField(each.name, _file_type(each, options)) for each in stored_fields(table)]
+    )
+
+
+def _with_texts(schema: st.StructType, table: Table) -> st.StructType:
+    """The columns of files, and after them the texts of their directories' names."""
+    texts = [st.StructField(key, st.StringType()) for key in table.schema.partition_keys]
+    return st.StructType([*schema.fields, *texts])
 
 
 def _loaded(reader: DataFrameReader, paths: list[str]) -> DataFrame:

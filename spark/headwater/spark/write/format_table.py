@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyspark.sql.types as st
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 
@@ -28,6 +28,7 @@ from headwater.spark.source.format_table import (
     file_settings,
     present_partitions,
     row_counts,
+    staged_counts,
     stored_fields,
 )
 from headwater.spark.types import spark_type
@@ -112,7 +113,11 @@ def write_format_rows(
         if named is not None:
             table.storage.files.make_directory(partition_directory(table.storage, named))
         emptied = [each.spec for each in replaced] + ([named] if named is not None else [])
-        _publish(table, new, replaced, emptied, overwrite=overwrite)
+        reports: Sequence[PartitionStatistics] = ()
+        if _is_kept(table):
+            counts = staged_counts(session, table, staging) if new else {}
+            reports = _reports(table, new, emptied, counts)
+        _publish(table, new, replaced, reports, overwrite=overwrite)
     finally:
         table.storage.files.delete_tree(staging)
     return RowCounts(inserted=int(counted.get.get("rows", 0)))
@@ -140,7 +145,8 @@ def truncate_format_table(table: Table, partition: Mapping[str, object]) -> None
             resource_type=ResourceType.PARTITION,
             resource_name=name,
         )
-    _publish(table, [], emptied, [each.spec for each in emptied], overwrite=True)
+    reports = _reports(table, [], [each.spec for each in emptied], {}) if _is_kept(table) else ()
+    _publish(table, [], emptied, reports, overwrite=True)
 
 
 def measure_partitions(
@@ -246,7 +252,7 @@ def _write(frame: DataFrame, table: Table, staging: str) -> None:
         writer = writer.partitionBy(*keys)
     try:
         writer.mode("error").save(staging)
-    except AnalysisException as error:
+    except (AnalysisException, IllegalArgumentException) as error:
         raise Invalid(
             f"table {table.name}: Spark cannot write its files: {first_line(error)}"
         ) from error
@@ -369,7 +375,7 @@ def _publish(
     table: Table,
     new: Sequence[_NewFile],
     replaced: Sequence[FormatPartition],
-    emptied: Iterable[Mapping[str, str]],
+    reports: Sequence[PartitionStatistics],
     *,
     overwrite: bool,
 ) -> None:
@@ -379,8 +385,8 @@ def _publish(
         table: The table.
         new: The new files.
         replaced: The partitions whose files are deleted.
-        emptied: The partitions that have no files but the new ones.
-        overwrite: True if what the catalog knows of the partitions counts no more.
+        reports: The contents of partitions that the catalog is told of.
+        overwrite: True if what it knows of them counts no more.
     """
     files = table.storage.files
     old = [file.path for each in replaced for file in data_files(table.storage, each.directory)]
@@ -389,8 +395,8 @@ def _publish(
         for file in new:
             move_local_file(file.status.path, file.target)
             placed.append(file.target)
-        if table.schema.table_options.partitions_in_catalog and table.schema.partition_keys:
-            _register(table, new, emptied, overwrite=overwrite)
+        if reports:
+            _report(table, reports, replace=overwrite)
     except BaseException:
         for path in placed:
             files.delete(path)
@@ -399,31 +405,39 @@ def _publish(
         files.delete(path)
 
 
-def _register(
+def _is_kept(table: Table) -> bool:
+    """True if the catalog keeps the table's partitions."""
+    kept = table.schema.table_options.partitions_in_catalog
+    return kept and bool(table.schema.partition_keys)
+
+
+def _reports(
     table: Table,
     new: Sequence[_NewFile],
     emptied: Iterable[Mapping[str, str]],
-    *,
-    overwrite: bool,
-) -> None:
-    """Tell the catalog of partitions, and what is in them; nobody has counted the rows."""
+    counts: Mapping[tuple[str, ...], int],
+) -> list[PartitionStatistics]:
+    """The contents of partitions after a write.
+
+    Args:
+        table: The table.
+        new: The new files.
+        emptied: Partitions that have no files but these.
+        counts: The new rows of each partition.
+    """
     now = table.storage.runtime.now_millis()
     found = {
-        tuple(spec.items()): PartitionStatistics(spec, 0, 0, 0, now, _UNKNOWN) for spec in emptied
+        tuple(spec.values()): PartitionStatistics(spec, 0, 0, 0, now, _UNKNOWN) for spec in emptied
     }
     for file in new:
-        key = tuple(file.spec.items())
+        key = tuple(file.spec.values())
         before = found.get(key) or PartitionStatistics(file.spec, 0, 0, 0, now, _UNKNOWN)
+        size = before.file_size_in_bytes + file.status.size
+        # A partition that has no rows is in no count.
         found[key] = PartitionStatistics(
-            file.spec,
-            _UNKNOWN,
-            before.file_size_in_bytes + file.status.size,
-            before.file_count + 1,
-            now,
-            _UNKNOWN,
+            file.spec, counts.get(key, 0), size, before.file_count + 1, now, _UNKNOWN
         )
-    if found:
-        _report(table, list(found.values()), replace=overwrite)
+    return list(found.values())
 
 
 def _report(table: Table, reports: Sequence[PartitionStatistics], *, replace: bool) -> None:
