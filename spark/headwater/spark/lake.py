@@ -32,7 +32,7 @@ from headwater.spark.jobs.executor import SparkExecutor
 from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.row_change import RowCounts
 from headwater.spark.schema_merging import SchemaMerging
-from headwater.spark.session import ensure_interpreter, session_settings
+from headwater.spark.session import enable_times, ensure_interpreter, session_settings
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.declared_types import table_schema
@@ -87,6 +87,7 @@ def connect(
         Forbidden, NotFound, Unavailable: As `headwater.client.connect`.
     """
     ensure_interpreter(spark)
+    enable_times(spark)
     settings = session_settings(spark, SETTINGS)
     given = None if location is None else os.fspath(location)
     if target is None:

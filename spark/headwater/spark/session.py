@@ -18,6 +18,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = [
     "active_session",
+    "enable_times",
     "ended_by_interrupt",
     "ensure_interpreter",
     "is_connect",
@@ -89,6 +90,13 @@ def session_at(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def enable_times(spark: SparkSession) -> None:
+    """Let a session have values of type TIME, which Spark otherwise refuses wherever they occur."""
+    key = "spark.sql.timeType.enabled"
+    if spark.conf.isModifiable(key):
+        spark.conf.set(key, "true")
 
 
 def is_set(spark: SparkSession, key: str) -> bool:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 from tests.spark.conftest import Rows, rows, stored
 
@@ -408,3 +409,17 @@ def test_a_deleting_clause_adds_no_column(lake: SparkLake) -> None:
     )
     assert lake.table("db.t").columns == ["id", "n"]
     assert rows(lake.table("db.t")) == [(2, 2)]
+
+
+@MODES
+def test_times_of_day_are_read_and_written(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE w (id INT, c TIME(3))")
+    lake.sql("INSERT INTO w VALUES (1, TIME'01:02:03.123'), (2, NULL), (3, TIME'23:59:59')")
+    lake.sql("UPDATE w SET c = TIME'00:00:00.5' WHERE c > TIME'12:00:00'")
+    found = lake.sql("SELECT id, string(c) FROM w ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(1, "01:02:03.123"), (2, None), (3, "00:00:00.5")]
+    with pytest.raises(PySparkException, match="0001 has more digits than time"):
+        lake.sql("INSERT INTO w VALUES (4, TIME'01:02:03.0001')")
+    lake.write(lake.spark.sql("SELECT 5 AS id, TIME'05:00:00' AS c"), "db.w")
+    assert lake.sql("SELECT count(*) FROM w").collect() == [(4,)]

@@ -98,6 +98,8 @@ class StoreAssignment:
                 f"table {self._table}, column '{where}': a value of type {source.simpleString()} "
                 f"cannot be stored as {target.simpleString()} safely; cast it in the statement"
             )
+        if isinstance(source, st.TimeType):
+            return self._time(value, source, target, where)
         if self._is_ansi or not (
             isinstance(source, st.NumericType) and isinstance(target, st.NumericType)
         ):
@@ -115,6 +117,19 @@ class StoreAssignment:
             overflows &= sf.abs(value) < sf.lit(math.inf)
         failed = sf.raise_error(message).cast(target)
         return sf.when(overflows, failed).otherwise(fitting)
+
+    def _time(self, value: Column, source: st.DataType, target: st.DataType, where: str) -> Column:
+        """A time of day that loses none of its digits."""
+        fitting = value.cast(target)
+        if not isinstance(target, st.TimeType):
+            return fitting
+        message = sf.concat(
+            sf.lit(f"table {self._table}, column '{where}': "),
+            value.cast("string"),
+            sf.lit(f" has more digits than {target.simpleString()}"),
+        )
+        failed = sf.raise_error(message).cast(target)
+        return sf.when(fitting.cast(source) != value, failed).otherwise(fitting)
 
     def _goes_within(self, source: st.DataType, target: st.DataType) -> bool:
         """True if a collection is assigned item by item, as no cast of the whole will do."""
@@ -234,7 +249,7 @@ def _is_assignable(source: st.DataType, target: st.DataType) -> bool:
                 _is_assignable(one.dataType, other.dataType)
                 for one, other in zip(source.fields, target.fields, strict=True)
             )
-        case st.NumericType(), st.NumericType():
+        case (st.NumericType(), st.NumericType()) | (st.TimeType(), st.TimeType()):
             return True
         case st.AtomicType(), st.StringType():
             return not isinstance(source, st.VariantType)
