@@ -94,7 +94,7 @@ def chosen_rows(arguments: Arguments, table: Table) -> Predicate | None:
     schema = table.schema
     problem: HeadwaterError
     try:
-        own = parse_predicate(where, schema)
+        own = parse_predicate(where, schema, any_case=True)
         kinds = [schema.column(name).type for name in columns_of(own)]
         if is_read_alike(where, own, schema) and not any(holds(k, (Root.CHAR,)) for k in kinds):
             return own
