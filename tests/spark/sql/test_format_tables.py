@@ -387,6 +387,7 @@ def test_options_of_text_in_both_of_their_names(used: SparkLake) -> None:
         "(a TIMESTAMP_NTZ) USING orc": "'a' is TIMESTAMP",
         "(a INT) USING csv PARTITIONED BY (p DOUBLE)": "partition column 'p' is DOUBLE",
         "(a INT) USING csv TBLPROPERTIES ('csv.odd' = '1')": "no such setting",
+        "(a INT) USING json TBLPROPERTIES ('lineSep' = ';')": "'lineSep': Paimon's readers of json",
         "(a INT) TBLPROPERTIES ('type' = 'format-table', 'file.format' = 'mosaic')": "of format mo",
         "(a INT) USING csv TBLPROPERTIES ('format-table.commit-hive-sync-url' = 'x')": "Hive",
     }.items():

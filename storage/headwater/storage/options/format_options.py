@@ -30,7 +30,7 @@ _CSV: Mapping[str, tuple[str, ...]] = {
     "mode": ("csv.mode", "mode"),
 }
 _JSON: Mapping[str, tuple[str, ...]] = {
-    "line-delimiter": ("json.line-delimiter", "lineSep"),
+    "line-delimiter": ("json.line-delimiter",),
     "ignore-parse-errors": ("json.ignore-parse-errors",),
     "map-null-key-mode": ("json.map-null-key-mode",),
     "map-null-key-literal": ("json.map-null-key-literal",),
@@ -118,7 +118,7 @@ class FormatOptions(OptionMap):
 
         Raises:
             Invalid: A value is none of those that there are.
-            Unsupported: A setting of the format is not known.
+            Unsupported: A setting of the format is not known, or readers take it differently.
         """
         known = _SETTINGS.get(self.file_format, {})
         names = {name for all_names in known.values() for name in all_names}
@@ -139,6 +139,12 @@ class FormatOptions(OptionMap):
         if mode not in _MODES:
             raise Invalid(f"option '{_CSV['mode'][0]}' is one of {', '.join(_MODES)}; not '{mode}'")
         if self.file_format == "json":
+            ends = given.get("line-delimiter", TextFormat.line_delimiter)
+            if self.raw.get("lineSep", ends) != ends:
+                raise Unsupported(
+                    "option 'lineSep': Paimon's readers of json pass it over, and those of Spark "
+                    "do not; unset it, or set 'json.line-delimiter' to the same"
+                )
             drops = _flag(given, "ignore-parse-errors", "json.ignore-parse-errors")
             mode = "dropmalformed" if drops else "failfast"
         return TextFormat(
