@@ -12,7 +12,7 @@ from headwater.storage.commit.entries import partition_statistics
 from headwater.storage.manifest.data_file import ManifestEntry, epoch_millis
 from headwater.storage.rows.partition import partition_spec, partition_values
 from headwater.storage.scan.expired_snapshots import naming_expired
-from headwater.storage.scan.format_partitions import data_files, find_partitions
+from headwater.storage.scan.format_partitions import find_partitions, measure_files
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -104,15 +104,14 @@ def directories_of(storage: TableStorage) -> list[PartitionInfo]:
     """The partitions of a format table and their files, by name; nobody has counted the rows."""
     found: list[PartitionInfo] = []
     for partition in find_partitions(storage):
-        files = list(data_files(storage, partition.directory))
+        files = measure_files(storage, partition.directory)
+        newest = UNKNOWN if files.modified_millis is None else files.modified_millis
         found.append(
             PartitionInfo(
                 partition.spec,
-                file_size_in_bytes=sum(file.size for file in files),
-                file_count=len(files),
-                last_file_creation_time=max(
-                    (file.modified_millis for file in files), default=UNKNOWN
-                ),
+                file_size_in_bytes=files.size,
+                file_count=files.count,
+                last_file_creation_time=newest,
             )
         )
     return sorted(found, key=lambda partition: partition.name)

@@ -30,6 +30,7 @@ class PartitionedTable(TableHistory):
         that a read takes from another branch are that branch's. Those of a format table are its
         directories, whose rows nobody has counted.
         """
+        # By their names: ``month=1`` and ``month=01`` are two directories of a format table.
         listed = self._listed()
         return list(self.partitions_by_values().values()) if listed is None else listed
 
@@ -73,19 +74,12 @@ class PartitionedTable(TableHistory):
 
     def _listed(self) -> list[PartitionInfo] | None:
         """The partitions that the catalog keeps, or directories; None for those of manifests."""
-        if table_type(self.schema.options) is TableType.FORMAT:
-            return self._directories()
-        if self.schema.table_options.partitions_in_catalog and not self.info.is_external:
-            return self._kept_partitions()
-        return None
-
-    def _kept_partitions(self) -> list[PartitionInfo]:
-        kept = self.catalog.partitions
-        return all_pages(lambda token: kept.list(self.identifier, page_token=token))
-
-    def _directories(self) -> list[PartitionInfo]:
-        """The partitions of a format table; ``month=1`` and ``month=01`` are two directories."""
-        if self.schema.table_options.partitions_in_catalog:
-            return self._kept_partitions()
+        is_format = table_type(self.schema.options) is TableType.FORMAT
+        in_catalog = self.schema.table_options.partitions_in_catalog
+        if in_catalog and (is_format or not self.info.is_external):
+            kept = self.catalog.partitions
+            return all_pages(lambda token: kept.list(self.identifier, page_token=token))
+        if not is_format:
+            return None
         self.refuse_restricted("the sizes of its partitions")
         return directories_of(self._storage) if self.schema.partition_keys else []

@@ -12,10 +12,7 @@ from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.between import Difference, between_arguments, between_options
 from headwater.catalog.table.branch_scan import BranchScan, reads_branches
 from headwater.catalog.table.chain_scan import ChainScan
-from headwater.catalog.table.files import (
-    FileInfo,
-    list_files,
-)
+from headwater.catalog.table.files import FileInfo, list_files
 from headwater.catalog.table.history import millis_of
 from headwater.catalog.table.partitioned import PartitionedTable
 from headwater.catalog.table.scan import Changes, Scan

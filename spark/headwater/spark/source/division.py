@@ -27,7 +27,7 @@ from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
 
-__all__ = ["Division", "divide", "file_path", "is_scannable"]
+__all__ = ["Division", "divide", "file_path", "is_plain_path", "is_scannable"]
 
 # Spark reads paths as patterns.
 _PATTERN = frozenset("*?[]{}\\")
@@ -222,11 +222,7 @@ def _names_differ(schema: TableSchema) -> bool:
 
 def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Sequence[str]) -> bool:
     path = file_path(split, file)
-    if (
-        not path.startswith(_SCHEME)
-        or not path.endswith(f".{PARQUET.name}")
-        or _PATTERN & set(path)
-    ):
+    if not is_plain_path(path) or not path.endswith(f".{PARQUET.name}"):
         return False
     written = storage.schema_by_id(file.schema_id)
     if missing_columns(file, written):
@@ -236,6 +232,11 @@ def _scannable(storage: TableStorage, split: Split, file: DataFile, columns: Seq
         if stored is not None and not _same(field, stored):
             return False
     return True
+
+
+def is_plain_path(path: str) -> bool:
+    """True if a URI is of the local disk, and Spark does not take it for a pattern."""
+    return path.startswith(_SCHEME) and not _PATTERN & set(path)
 
 
 def is_scannable(kind: DataType) -> bool:

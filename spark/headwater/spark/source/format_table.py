@@ -18,11 +18,12 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.errors import first_line
 from headwater.spark.names import quoted
+from headwater.spark.source.division import is_plain_path, is_scannable
 from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.files.local import local_path
 from headwater.storage.options.format_options import FormatOptions
-from headwater.storage.scan.format_partitions import FormatPartition, find_partitions
+from headwater.storage.scan.format_partitions import FormatPartition, data_files, find_partitions
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
@@ -35,9 +36,11 @@ from headwater.storage.types.data_type import (
 )
 
 __all__ = [
+    "FILE_FORMATS",
     "check_format_table",
     "file_settings",
     "format_frame",
+    "is_encoded",
     "is_format_table",
     "present_partitions",
     "row_counts",
@@ -45,10 +48,9 @@ __all__ = [
     "stored_fields",
 ]
 
-_SCHEME = "file:///"
-# What Spark takes for a pattern of paths.
-_PATTERN = frozenset("{}[]*?\\")
-_FORMATS = ("csv", "json", "orc", "parquet", "text")
+FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
+"""The formats of format tables' files that Spark reads and writes."""
+
 _DIRECTORY_TYPES = frozenset(
     (Root.CHAR, Root.VARCHAR, Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT,
      Root.DECIMAL, Root.DATE, Root.TIMESTAMP)
@@ -73,15 +75,15 @@ def check_format_table(table: Table) -> None:
     table.refuse_restricted("Spark reads the files of format tables itself")
     options = FormatOptions(table.schema.options)
     location = table.storage.layout.location
-    if not location.startswith(_SCHEME) or _PATTERN & set(location):
+    if not is_plain_path(location):
         raise Unsupported(
             f"table {table.name} is a format table at {location}: Headwater reads and writes those "
             "on a file system (file:///…), in paths without any of {}[]*?\\; use another engine"
         )
-    if options.file_format not in _FORMATS:
+    if options.file_format not in FILE_FORMATS:
         raise Unsupported(
             f"table {table.name}: Spark has no files of format {options.file_format}, only "
-            f"{', '.join(_FORMATS)}; use another engine"
+            f"{', '.join(FILE_FORMATS)}; use another engine"
         )
     for field in table.schema.partition_fields:
         if not isinstance(field.type, AtomicType) or field.type.root not in _DIRECTORY_TYPES:
@@ -110,13 +112,11 @@ def stored_fields(table: Table) -> list[DataField]:
 
 def _is_known(kind: DataType, file_format: str) -> bool:
     match kind:
-        case AtomicType(root=Root.TIME | Root.BLOB):
+        case AtomicType(root=Root.TIMESTAMP | Root.TIMESTAMP_LTZ) if file_format == "orc":
+            # Spark's has moments in the zone of whoever writes, and local times as numbers.
             return False
-        case AtomicType(root=Root.TIMESTAMP | Root.TIMESTAMP_LTZ):
-            # Spark's ORC has moments in the zone of whoever writes, and local times as numbers.
-            return kind.precision <= 6 and file_format != "orc"
         case AtomicType():
-            return True
+            return is_scannable(kind)
         case ArrayType():
             return file_format != "csv" and _is_known(kind.element, file_format)
         case MapType():
@@ -225,7 +225,7 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
     """The files' rows, with the text of partition columns where Spark finds it itself.
 
     Returns:
-        None for a table without a directory, or without partitions.
+        None for a table without files, or without partitions.
     """
     location = table.storage.layout.location
     keys = table.schema.partition_keys
@@ -242,7 +242,8 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
         schema = _with_texts(schema, table)
         if in_catalog:
             paths = [partition.directory for partition in present_partitions(table)]
-    if not paths or not _is_there(table):
+    # No directory is made for a table before something is written.
+    if not paths or next(data_files(table.storage, location), None) is None:
         return None
     reader = reader.schema(schema)
     try:
@@ -298,15 +299,9 @@ def present_partitions(table: Table) -> list[FormatPartition]:
     return [each for each in found if tuple(each.spec.items()) in known]
 
 
-def _is_there(table: Table) -> bool:
-    """True if the table's directory exists: none is made for it before something is written."""
-    above, _, name = table.storage.layout.location.rpartition("/")
-    return name in table.storage.files.folders(above)
-
-
 def _file_type(field: DataField, options: FormatOptions) -> st.DataType:
     """The type that Spark's reader is asked for."""
-    if options.file_format == "csv" and _is_binary(field.type):
+    if is_encoded(field, options):
         return st.StringType()
     kind = spark_type(field.type)
     return _json_type(kind) if options.file_format == "json" else kind
@@ -327,8 +322,10 @@ def _json_type(kind: st.DataType) -> st.DataType:
     return kind
 
 
-def _is_binary(kind: DataType) -> bool:
-    return isinstance(kind, AtomicType) and kind.root in _BINARY
+def is_encoded(field: DataField, options: FormatOptions) -> bool:
+    """True if files hold a column's bytes in base 64, as those of CSV do."""
+    is_binary = isinstance(field.type, AtomicType) and field.type.root in _BINARY
+    return is_binary and options.file_format == "csv"
 
 
 def _read_value(field: DataField, options: FormatOptions) -> Column:
@@ -337,7 +334,7 @@ def _read_value(field: DataField, options: FormatOptions) -> Column:
     kind = spark_type(field.type)
     stored = _file_type(field, options)
     if stored != kind:
-        return sf.unbase64(value) if _is_binary(field.type) else value.cast(kind)
+        return sf.unbase64(value) if is_encoded(field, options) else value.cast(kind)
     if options.file_format == "parquet" and kind in (st.FloatType(), st.DoubleType()):
         # A footer's ranges may lack NaN, by which Spark would skip row groups for conditions.
         return sf.nanvl(value, value)

@@ -26,6 +26,7 @@ from headwater.spark.session import ended_by_interrupt
 from headwater.spark.source.format_table import (
     check_format_table,
     file_settings,
+    is_encoded,
     present_partitions,
     row_counts,
     staged_counts,
@@ -36,6 +37,7 @@ from headwater.spark.write.nested_defaults import nested_default
 from headwater.spark.write.store_assignment import StoreAssignment
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.files.access import FileStatus
+from headwater.storage.files.layout import unescape_path_name
 from headwater.storage.files.local import move_local_file
 from headwater.storage.options.format_options import FormatOptions
 from headwater.storage.rows.partition import static_partition
@@ -43,8 +45,8 @@ from headwater.storage.scan.format_partitions import (
     FormatPartition,
     data_files,
     find_partitions,
+    measure_files,
     partition_directory,
-    read_path_name,
 )
 from headwater.storage.schema.default_values import default_value
 from headwater.storage.table_storage import PartitionStatistics
@@ -178,11 +180,12 @@ def measure_partitions(
     now = table.storage.runtime.now_millis()
     reports: list[PartitionStatistics] = []
     for each in wanted:
-        files = list(data_files(table.storage, each.directory))
+        files = measure_files(table.storage, each.directory)
         rows = counts.get(tuple(each.spec.values()), 0) if counts_rows else _UNKNOWN
-        newest = max((file.modified_millis for file in files), default=now)
-        size = sum(file.size for file in files)
-        reports.append(PartitionStatistics(each.spec, rows, size, len(files), newest, _UNKNOWN))
+        newest = now if files.modified_millis is None else files.modified_millis
+        reports.append(
+            PartitionStatistics(each.spec, rows, files.size, files.count, newest, _UNKNOWN)
+        )
     if reports:
         _report(table, reports, replace=True)
 
@@ -274,8 +277,7 @@ def _writer_settings(options: FormatOptions) -> dict[str, str]:
 
 def _file_value(field: DataField, options: FormatOptions) -> Column:
     value = sf.col(quoted(field.name))
-    is_binary = isinstance(spark_type(field.type), st.BinaryType)
-    return sf.base64(value) if is_binary and options.file_format == "csv" else value
+    return sf.base64(value) if is_encoded(field, options) else value
 
 
 def _directory_text(table: Table, field: DataField, options: FormatOptions) -> Column:
@@ -343,7 +345,7 @@ def _new_files(table: Table, options: FormatOptions, staging: str) -> Iterator[_
     keys = table.schema.partition_keys
     for status in data_files(table.storage, staging):
         *directories, name = status.path[len(staging) + 1 :].split("/")
-        texts = [read_path_name(each.partition("=")[2]) for each in directories]
+        texts = [unescape_path_name(each.partition("=")[2]) for each in directories]
         spec = dict(zip(keys, texts, strict=True))
         place = partition_directory(table.storage, spec)
         yield _NewFile(status, spec, f"{place}/{options.file_prefix}{name}")

@@ -106,16 +106,11 @@ class StoreAssignment:
             return value.cast(target)
         # The session's casts wrap around; a value that is stored must not.
         fitting = value.try_cast(target)
-        message = sf.concat(
-            sf.lit(f"table {self._table}, column '{where}': "),
-            value.cast("string"),
-            sf.lit(f" overflows {target.simpleString()}"),
-        )
         overflows = value.isNotNull() & fitting.isNull()
         if isinstance(source, st.FloatType | st.DoubleType) and isinstance(target, st.DecimalType):
             # NaN and the infinities are no decimals: Spark stores null in any session.
             overflows &= sf.abs(value) < sf.lit(math.inf)
-        failed = sf.raise_error(message).cast(target)
+        failed = self._failed(value, target, where, "overflows")
         return sf.when(overflows, failed).otherwise(fitting)
 
     def _time(self, value: Column, source: st.DataType, target: st.DataType, where: str) -> Column:
@@ -123,13 +118,17 @@ class StoreAssignment:
         fitting = value.cast(target)
         if not isinstance(target, st.TimeType):
             return fitting
+        failed = self._failed(value, target, where, "has more digits than")
+        return sf.when(fitting.cast(source) != value, failed).otherwise(fitting)
+
+    def _failed(self, value: Column, target: st.DataType, where: str, verb: str) -> Column:
+        """A column that fails the statement where it is computed: the value does not fit."""
         message = sf.concat(
             sf.lit(f"table {self._table}, column '{where}': "),
             value.cast("string"),
-            sf.lit(f" has more digits than {target.simpleString()}"),
+            sf.lit(f" {verb} {target.simpleString()}"),
         )
-        failed = sf.raise_error(message).cast(target)
-        return sf.when(fitting.cast(source) != value, failed).otherwise(fitting)
+        return sf.raise_error(message).cast(target)
 
     def _goes_within(self, source: st.DataType, target: st.DataType) -> bool:
         """True if a collection is assigned item by item, as no cast of the whole will do."""

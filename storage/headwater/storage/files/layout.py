@@ -5,6 +5,7 @@ Every path is a URI below the table's location, such as ``file:///lake/db.db/t/s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ __all__ = [
     "WAREHOUSE_MARKER",
     "TableLayout",
     "escape_path_name",
+    "unescape_path_name",
 ]
 
 MAIN_BRANCH = "main"
@@ -28,11 +30,17 @@ _ESCAPED = frozenset(
     [chr(code) for code in range(32)]
     + ['"', "#", "%", "'", "*", "/", ":", "=", "?", "\\", "\x7f", "{", "}", "[", "]", "^"]
 )
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def escape_path_name(name: str) -> str:
     """A partition name or value as it stands in a directory name (``%XX`` for some characters)."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
+
+
+def unescape_path_name(name: str) -> str:
+    """The text that a directory's name, or a part of it, was escaped from."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), name)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ _JSON: Mapping[str, tuple[str, ...]] = {
 }
 _TEXT: Mapping[str, tuple[str, ...]] = {"line-delimiter": ("text.line-delimiter", "lineSep")}
 _SETTINGS = {"csv": _CSV, "json": _JSON, "text": _TEXT}
+_NEVER_EMPTY = ("field-delimiter", "line-delimiter", "quote-character", "escape-character")
 
 
 class _Reader(StrEnum):
@@ -156,6 +157,13 @@ class FormatOptions(OptionMap):
             given.get("null-literal", TextFormat.null_literal),
             mode,
         )
+
+    def refuse_empty(self) -> None:
+        """Refuse delimiters, quotes and escapes of no character; Invalid (``CatalogUtils``)."""
+        known = _SETTINGS.get(self.file_format, {})
+        for name in (name for setting in _NEVER_EMPTY for name in known.get(setting, ())):
+            if self.raw.get(name) == "":
+                raise Invalid(f"option '{name}' must not be empty")
 
     def refuse_hive(self) -> None:
         """Refuse a table whose partitions are to be told to a Hive metastore; Unsupported."""

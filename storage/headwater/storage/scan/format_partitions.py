@@ -7,26 +7,25 @@ begins with ``_`` or ``.`` is no data: it is being written, or a mark of an engi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.storage.errors import Invalid
 from headwater.storage.files.access import FileStatus
-from headwater.storage.files.layout import escape_path_name
+from headwater.storage.files.layout import escape_path_name, unescape_path_name
 from headwater.storage.options.format_options import FormatOptions
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
+    "DirectoryFiles",
     "FormatPartition",
     "data_files",
     "find_partitions",
+    "measure_files",
     "partition_directory",
-    "read_path_name",
 ]
 
 _HIDDEN = ("_", ".")
-_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,19 @@ class FormatPartition:
     directory: str
 
 
-def read_path_name(name: str) -> str:
-    """The text that a directory's name, or a part of it, was escaped from."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+@dataclass(frozen=True)
+class DirectoryFiles:
+    """The data files below a directory.
+
+    Attributes:
+        count: Their number.
+        size: Bytes.
+        modified_millis: The last change of one, milliseconds since the epoch; None without files.
+    """
+
+    count: int
+    size: int
+    modified_millis: int | None
 
 
 def find_partitions(storage: TableStorage) -> list[FormatPartition]:
@@ -76,21 +85,21 @@ def _value(storage: TableStorage, key: str, name: str, *, alone: bool) -> str | 
                 f"table {storage.name}: the directory '{name}' names its column, and "
                 "'format-table.partition-path-only-value' says that none does; unset that option"
             )
-        text = read_path_name(name)
+        text = unescape_path_name(name)
         is_null = text == storage.schema.table_options.partition_default_name
         return None if name.startswith(_HIDDEN) and not is_null else text
     column, separator, text = name.partition("=")
-    if name.startswith(_HIDDEN) or not separator or read_path_name(column) != key:
+    if name.startswith(_HIDDEN) or not separator or unescape_path_name(column) != key:
         return None
-    return read_path_name(text)
+    return unescape_path_name(text)
 
 
 def partition_directory(storage: TableStorage, spec: Mapping[str, str]) -> str:
-    """The URI of a partition's directory, or of those of all that begin with some values.
+    """The URI of a partition's directory.
 
     Args:
         storage: The table.
-        spec: The text of each partition column, or of the first ones.
+        spec: The text of each partition column, in their order.
 
     Raises:
         Invalid: A value cannot be a directory's name.
@@ -119,6 +128,16 @@ def data_files(storage: TableStorage, directory: str) -> Iterator[FileStatus]:
     for file in storage.files.walk(directory):
         if not _is_hidden(file.path[start:].split("/")):
             yield file
+
+
+def measure_files(storage: TableStorage, directory: str) -> DirectoryFiles:
+    """The number, the size and the age of what `data_files` gives; raises as that."""
+    files = list(data_files(storage, directory))
+    return DirectoryFiles(
+        len(files),
+        sum(file.size for file in files),
+        max((file.modified_millis for file in files), default=None),
+    )
 
 
 def _is_hidden(parts: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.options import is_true
+from headwater.storage.options.format_options import FormatOptions
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType
 from headwater.storage.types.data_type import DataField, parse_type
@@ -34,18 +35,6 @@ OBJECT_FIELDS = tuple(
 """The columns of every object table: readers make their rows of what a listing says."""
 
 _FORMATS = ("orc", "parquet", "csv", "text", "json", "mosaic")
-
-# An option, and the other names that Paimon takes for it.
-_NEVER_EMPTY: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "csv": (
-        ("csv.field-delimiter", "field-delimiter", "seq", "delimiter"),
-        ("csv.line-delimiter", "lineSep"),
-        ("csv.quote-character", "quote"),
-        ("csv.escape-character", "escape"),
-    ),
-    "json": (("json.line-delimiter",),),
-    "text": (("text.line-delimiter", "lineSep"),),
-}
 
 
 def foreign_schema(schema: Schema, table_type: TableType) -> Schema:
@@ -79,10 +68,7 @@ def check_format_options(options: Mapping[str, str]) -> None:
         raise Unsupported(
             f"'file.format' of a format table is one of {', '.join(_FORMATS)}; not '{file_format}'"
         )
-    for names in _NEVER_EMPTY.get(file_format, ()):
-        for name in names:
-            if options.get(name) == "":
-                raise Invalid(f"option '{name}' must not be empty")
+    FormatOptions(options).refuse_empty()
     in_catalog = is_true(options, "metastore.partitioned-table")
     if in_catalog and options.get("format-table.implementation", "paimon").lower() == "engine":
         raise Invalid(

@@ -29,7 +29,7 @@ class CommitKind(StrEnum):
 
 
 class CommitOperation(StrEnum):
-    """The statement that made a snapshot (``Snapshot.CommitOperation``, from release 2.0 on)."""
+    """The statement that made a snapshot (``Snapshot.Operation``, from release 2.0 on)."""
 
     WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"

@@ -33,7 +33,10 @@ def columns_of(frame: DataFrame) -> list[DataField]:
 
 
 def fill_new_table(
-    context: SqlContext, table: Table, frame: DataFrame, *, replaces: bool = False
+    context: SqlContext,
+    table: Table,
+    frame: DataFrame,
+    operation: CommitOperation = CommitOperation.CREATE_TABLE_AS_SELECT,
 ) -> None:
     """Write a query's rows to a table that was just created; when that fails, drop it for good.
 
@@ -41,15 +44,12 @@ def fill_new_table(
         context: The session.
         table: The table.
         frame: The rows.
-        replaces: True if the statement would have replaced a table that was there.
+        operation: The statement.
     """
     try:
         if is_format_table(table):
             write_format_rows(context.session, table, frame)
         else:
-            operation = CommitOperation.CREATE_TABLE_AS_SELECT
-            if replaces:
-                operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
             write_frame(context.session, frame, table, "append", operation=operation)
     except BaseException:
         _undo_creation(context, table.identifier, table.info.id)
@@ -71,7 +71,11 @@ def _undo_creation(context: SqlContext, name: Identifier, table_id: str) -> None
 
 
 def replace_and_fill(
-    context: SqlContext, before: Table, after: Table, frame: DataFrame, *, creates: bool
+    context: SqlContext,
+    before: Table,
+    after: Table,
+    frame: DataFrame,
+    operation: CommitOperation,
 ) -> None:
     """Write a query's rows to a table that was just replaced; when that fails, roll it back.
 
@@ -80,11 +84,8 @@ def replace_and_fill(
         before: The table before; its handle knows the schema of then.
         after: The table as it is now, empty.
         frame: The rows, which may be those that the table held.
-        creates: True if the statement would have created the table.
+        operation: The statement.
     """
-    operation = CommitOperation.REPLACE_TABLE_AS_SELECT
-    if creates:
-        operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
     emptied = after.latest_snapshot()
     try:
         write_frame(context.session, frame, after, "append", operation=operation)

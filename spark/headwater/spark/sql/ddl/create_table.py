@@ -21,6 +21,7 @@ from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceT
 from headwater.storage.schema.column_directives import with_types_of_options
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema.table_type import TableType, table_type
+from headwater.storage.snapshot.snapshot import CommitOperation
 from headwater.storage.types.data_type import DataField
 from headwater.storage.write.creation import refuse_unwritable
 
@@ -101,6 +102,9 @@ def _replace(statement: Statement, context: SqlContext) -> None:
         frame = query_frame(clauses.query, context)
         fields = columns_of(frame)
     schema = _schema(fields, clauses, statement.fold)
+    operation = CommitOperation.REPLACE_TABLE_AS_SELECT
+    if create:
+        operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
     refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
     try:
         before = context.catalog.table(str(name))
@@ -110,10 +114,10 @@ def _replace(statement: Statement, context: SqlContext) -> None:
             raise
         _create_table(context, name, schema, ignore=False)
         if frame is not None:
-            fill_new_table(context, context.catalog.table(str(name)), frame, replaces=True)
+            fill_new_table(context, context.catalog.table(str(name)), frame, operation)
         return
     if frame is not None:
-        replace_and_fill(context, before, after, frame, creates=create)
+        replace_and_fill(context, before, after, frame, operation)
 
 
 def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, ignore: bool) -> bool:

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+from headwater.spark.source.format_table import FILE_FORMATS
 from headwater.storage.capabilities.checks import OPTIONS, find_option
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["COMMENT", "FORMATS", "PATH", "check_options", "provider_options"]
+__all__ = ["COMMENT", "PATH", "check_options", "provider_options"]
 
 COMMENT = "comment"
 PATH = "path"
 # Not among the options of a table's data, but of what it is.
 _OF_TABLES = frozenset({"primary-key", "partition", "type", "path"})
-FORMATS = ("csv", "json", "orc", "parquet", "text")
-"""The formats of files without snapshots that ``USING`` names."""
-# What readers of such files take besides, by their own names (``FormatTable.java``).
-_OF_FORMATS = frozenset(
-    (
-        "seq", "delimiter", "lineSep", "quote", "escape", "nullvalue", "header", "mode",
-        "field-delimiter", "compression",
-    )
-)  # fmt: skip
+# What several readers of files without snapshots take (``FormatTable.java``).
+_OF_FORMATS = frozenset(("lineSep", "compression"))
 _OWN = ("headwater", "paimon")
 
 
@@ -35,11 +29,11 @@ def provider_options(provider: str | None) -> dict[str, str]:
     name = "paimon" if provider is None else provider.lower()
     if name in _OWN:
         return {}
-    if name in FORMATS:
+    if name in FILE_FORMATS:
         return {"type": "format-table", "file.format": name}
     raise Unsupported(
         f"USING {provider}: a table is of {', '.join(_OWN)}, or of files in "
-        f"{', '.join(FORMATS)} alone"
+        f"{', '.join(FILE_FORMATS)} alone"
     )
 
 
@@ -55,7 +49,7 @@ def check_options(options: Mapping[str, str]) -> None:
         for key in options
         if key not in _OF_TABLES
         and find_option(key) is None
-        and not (is_format and (key in _OF_FORMATS or key.partition(".")[0] in FORMATS))
+        and not (is_format and key in _OF_FORMATS)
     ]
     if unknown:
         raise Invalid("; ".join(_refusal(key, _known()) for key in sorted(unknown)))

@@ -26,6 +26,13 @@ from headwater.storage.schema.change import UpdateColumnComment, UpdateComment
 
 __all__ = ["HANDLERS", "dropped_tables"]
 
+# What a repair does: it adds partitions, and drops others.
+_REPAIRS: Mapping[str, tuple[bool, bool]] = {
+    "ADD": (True, False),
+    "DROP": (False, True),
+    "SYNC": (True, True),
+}
+
 
 def _drop(statement: Statement, context: SqlContext) -> None:
     """``DROP TABLE [IF EXISTS] t [PURGE]``."""
@@ -136,11 +143,12 @@ def _repair(statement: Statement, context: SqlContext) -> None:
     statement.accept("MSCK")
     statement.expect("REPAIR", "TABLE")
     table = named_table(context, str(object_identifier(statement, context)))
-    adds, drops = True, False
+    adds, drops = _REPAIRS["ADD"]
     if not statement.at_end:
-        adds, drops = statement.peek("ADD") or statement.peek("SYNC"), not statement.peek("ADD")
-        if not any(statement.accept(word) for word in ("ADD", "DROP", "SYNC")):
+        word = next((each for each in _REPAIRS if statement.accept(each)), None)
+        if word is None:
             raise statement.unexpected("ADD, DROP or SYNC PARTITIONS")
+        adds, drops = _REPAIRS[word]
         statement.expect("PARTITIONS")
     statement.end()
     repair_partitions(table, adds=adds, drops=drops)

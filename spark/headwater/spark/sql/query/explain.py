@@ -45,11 +45,10 @@ def _described(read: TableRead) -> str:
         f"{read.table}{snapshot}",
         f"  columns: {', '.join(read.columns)} ({len(read.columns)} of {every})",
     ]
-    if read.relation.format_table is not None:
-        lines.append("  files: chosen by Spark, see PartitionFilters and PushedFilters above")
-        return "\n".join(lines)
     if read.rows is None:
-        lines.append("  metadata: read when the query was planned")
+        by_spark = "files: chosen by Spark, see PartitionFilters and PushedFilters above"
+        planned = "metadata: read when the query was planned"
+        lines.append(f"  {planned if read.relation.format_table is None else by_spark}")
         return "\n".join(lines)
     workers = read.files - read.native_files
     lines += [

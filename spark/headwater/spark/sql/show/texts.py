@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
+from headwater.spark.source.format_table import FILE_FORMATS
 from headwater.spark.sql.ddl.column_types import short_type_text
 from headwater.spark.sql.ddl.columns import column_text
 from headwater.spark.sql.ddl.create_table import provider
-from headwater.spark.sql.ddl.options import COMMENT, FORMATS, PATH
+from headwater.spark.sql.ddl.options import COMMENT, PATH
 from headwater.spark.sql.names import quoted_identifier, string_literal
 from headwater.storage.errors import Unsupported
 from headwater.storage.schema.table_schema import TableSchema
@@ -110,7 +111,7 @@ def create_table_text(table: Table) -> str:
 
 def _created_options(schema: TableSchema, using: str) -> dict[str, str]:
     options = {key: value for key, value in schema.options.items() if key != PATH}
-    if using in FORMATS:
+    if using in FILE_FORMATS:
         for key in _OF_FORMATS:
             options.pop(key, None)
     if schema.primary_keys:
