@@ -189,6 +189,13 @@ def test_partitions_that_the_catalog_keeps(used: SparkLake) -> None:
     assert content(used, "t") == [(77, "z")]
     used.sql("REPAIR TABLE t SYNC PARTITIONS")
     assert partitions(used, "t") == ["p=b", "p=c", "p=z"]
+    (folder(used, "t") / "p=c").rmdir()
+    (folder(used, "t") / "p=y").mkdir()
+    used.sql("MSCK REPAIR TABLE t DROP PARTITIONS")
+    assert partitions(used, "t") == ["p=b", "p=z"]
+    (folder(used, "t") / "p=b").rmdir()
+    used.sql("MSCK REPAIR TABLE t ADD PARTITIONS")
+    assert partitions(used, "t") == ["p=b", "p=y", "p=z"]
     used.sql("ALTER TABLE t RECOVER PARTITIONS")
     used.sql("TRUNCATE TABLE t")
     assert content(used, "t") == []
