@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from headwater.storage.maintenance.partition_expiry import PartitionRetention
 from headwater.storage.options.lifecycle_options import LifecycleOptions
 from headwater.storage.schema.chain import chain_options
 from headwater.storage.schema.change import AddColumn, SetOption
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import parse_type
 
 if TYPE_CHECKING:
@@ -327,7 +329,10 @@ def test_partitions_that_expire_are_whole_whatever_others_do_meanwhile(
                 late.write(LATE) if is_late else whole.drop_partitions(FEBRUARY)
 
         pointers = WatchedBranches(monthly.pointer, step)
-        return days(expire_chain_partitions(monthly.storage, pointers, chain, retention).dropped)
+        expired = expire_chain_partitions(
+            monthly.storage, pointers, chain, retention, hold=lambda _storage, _base: nullcontext()
+        )
+        return days(expired.dropped)
 
     clock.millis = millis("2026-03-20")
     start = {branch.name: branch.latest_snapshot() for branch in (whole, delta)}
@@ -356,6 +361,34 @@ def test_partitions_that_expire_are_whole_whatever_others_do_meanwhile(
             ("EU", "20260210", "of 20260110", 20260110, 2),
             ("EU", "20260210", "of 20260210", 20260210, 2),
         ], places
+
+
+@pytest.mark.parametrize("lake", ["embedded"], indirect=True)
+def test_changes_come_back_beside_an_expiry_of_snapshots(monthly: Table, clock: Clock) -> None:
+    """Their files are kept until it is known that the full partitions go, too."""
+    chain = chain_options(monthly.schema)
+    retention = PartitionRetention.of(LifecycleOptions(monthly.schema.options))
+    assert chain is not None
+    assert retention is not None
+    whole, delta = monthly.branch("snapshot"), monthly.branch("delta")
+    dropped: list[Snapshot] = []
+
+    def step(name: str) -> None:
+        if name == "commit to snapshot" and not dropped:
+            dropped.append(whole.drop_partitions(FEBRUARY))
+            delta.expire_snapshots(retain_min=1, retain_max=1, retain=timedelta(0))
+
+    clock.millis = millis("2026-03-20")
+    pointers = WatchedBranches(monthly.pointer, step)
+    expired = expire_chain_partitions(
+        monthly.storage, pointers, chain, retention, hold=monthly.held_snapshot
+    )
+    assert dropped
+    # Without February, nothing later builds on January.
+    assert expired.dropped == ()
+    assert {"EU 251231", "EU 260101", "EU 260110"} <= set(kept(monthly, "delta"))
+    assert delta.check_files().is_whole
+    assert delta.tags() == []
 
 
 @pytest.mark.modes

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.dying_files import Killed
 from tests.interrupted import Overtaken
 
 from headwater.catalog.table.scan import Rows
@@ -19,11 +18,9 @@ from headwater.client import Lake, connect
 from headwater.storage.errors import CorruptData, NotFound, ResourceType
 from headwater.storage.files.local import LocalFileAccess, local_path
 from headwater.storage.jobs.analyze import analyze_table
+from headwater.storage.jobs.deletion import delete_tag
 from headwater.storage.jobs.executor import LocalExecutor
-from headwater.storage.jobs.expire import expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
-from headwater.storage.jobs.tags import delete_tag
-from headwater.storage.maintenance.expire import Retention
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_changelog, plan_delta
 from headwater.storage.scan.split import Split
@@ -168,41 +165,27 @@ def test_a_tag_is_deleted_while_the_next_snapshot_expires(table: Table) -> None:
     table.expire_snapshots(retain_min=2, retain_max=2, retain=timedelta(0))
     assert [snapshot.id for snapshot in table.snapshots()] == [3, 2]
     expiring = Expiring("/snapshot/snapshot-2", lambda: expire(table))
-    latest = table.pointer.latest()
-    delete_tag(replace(table.storage, files=expiring), "t", latest)
+    storage = replace(table.storage, files=expiring)
+    assert delete_tag(storage, table.pointer, table.references, "t")
     assert expiring.done
     assert table.scan().to_arrow().column("id").to_pylist() == [1, 2, 3]
     assert table.check_files().is_whole
 
 
-class Mortal(LocalFileAccess):
-    """The local disk of a process that dies before it deletes a snapshot."""
-
-    def delete(self, path: str) -> None:
-        if "/snapshot/snapshot-" in path:
-            raise Killed
-        super().delete(path)
-
-
-def expire_partly(table: Table) -> None:
-    """Take everything of the snapshots but their own files."""
-    storage = replace(table.storage, files=Mortal())
-    with pytest.raises(Killed):
-        expire_snapshots(storage, table.pointer, Retention(1, 1, 0, 100))
-
-
 def test_orphans_are_looked_for_while_snapshots_expire(table: Table) -> None:
-    expiring = Expiring("/snapshot/snapshot-3", lambda: expire_partly(table))
+    expiring = Expiring("/snapshot/snapshot-3", lambda: expire(table))
     latest = table.pointer.latest()
     assert latest is not None
     stray = f"{table.storage.layout.location}/manifest/manifest-stray"
     table.storage.files.write(stray, b"")
     os.utime(local_path(stray), (0, 0))
     removed = remove_orphan_files(
-        replace(table.storage, files=expiring), {"main": latest}, older_than_millis=0
+        replace(table.storage, files=expiring),
+        table.references,
+        lambda: {"main": latest},
+        older_than_millis=0,
     )
     assert expiring.done
     assert stray in [file.path for file in removed.files]
-    assert table.check_files().is_whole
-    expire(table)
-    assert table.check_files().warnings == []
+    check = table.check_files()
+    assert (check.is_whole, check.warnings) == (True, [])

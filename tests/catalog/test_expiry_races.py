@@ -1,9 +1,8 @@
-"""Snapshots expire while others begin to need them: those hold them, or are told of it."""
+"""Snapshots expire while others begin to need them: these keep them, or are rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,16 +11,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from headwater.catalog.sql.catalog import SqlCatalog
 from headwater.catalog.table.table import Table
-from headwater.client import Lake, connect
-from headwater.client.connect import database_of
+from headwater.client import connect
 from headwater.storage.errors import Conflict, CorruptData, NotFound
 from headwater.storage.files.local import LocalFileAccess
 from headwater.storage.jobs.executor import LocalExecutor
-from headwater.storage.jobs.expire import expire_snapshots
-from headwater.storage.jobs.tags import delete_tag, rename_tag
-from headwater.storage.maintenance.expire import Retention
 from headwater.storage.maintenance.table_check import check_table
 from headwater.storage.snapshot.tag import Tag, write_tag_file
 
@@ -100,18 +94,65 @@ def test_nothing_holds_a_snapshot_that_is_going(table: Table, holder: str) -> No
     assert table.check_files().is_whole
 
 
-@pytest.mark.parametrize("holder", ["tag", "rollback"])
-def test_nothing_holds_what_a_killed_expiry_has_begun_to_take(table: Table, holder: str) -> None:
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_the_next_deletion_finishes_one_that_was_killed(table: Table, holder: str) -> None:
     with pytest.raises(Killed):
         expire(table, die)
-    with pytest.raises((NotFound, Conflict)):
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+    with pytest.raises(NotFound):
         HOLDERS[holder](table)
     check = table.check_files()
-    assert check.is_whole
-    assert any("snapshots 1 to 3 are expiring" in warning for warning in check.warnings)
+    assert (check.is_whole, check.warnings) == (True, [])
+    left = files_below(table)
     expire(table)
+    assert len(files_below(table)) < len(left)
+    # Not even the list of what was to be deleted is left.
+    assert table.remove_orphan_files(older_than=timedelta(0), dry_run=True).files == ()
+    assert ids(table) == [4]
+
+
+@pytest.mark.parametrize("next_deletion", ["delete a tag", "remove orphans", "expire a branch"])
+def test_any_deletion_of_the_table_finishes_one_that_was_killed(
+    table: Table, next_deletion: str
+) -> None:
+    branch = table.create_branch("b", snapshot_id=4)
+    for number in (50, 60):
+        branch.overwrite({"id": [number]})
+    table.create_tag("second", 2)
+    with pytest.raises(Killed):
+        expire(table, die)
+    if next_deletion == "delete a tag":
+        table.delete_tag("second")
+    elif next_deletion == "remove orphans":
+        table.remove_orphan_files(older_than=timedelta(days=1))
+    else:
+        expire(branch)
+    assert table.remove_orphan_files(older_than=timedelta(0), dry_run=True).files == ()
+    assert (ids(table), ids(branch)) == ([4], [60])
+    assert table.check_files().is_whole
+
+
+def test_a_process_that_was_overtaken_finishes_what_a_successor_has_finished(table: Table) -> None:
+    table.create_tag("second", 2)
+    expire(table, lambda: table.delete_tag("second"))
     assert [snapshot.id for snapshot in table.snapshots()] == [4]
-    assert table.check_files().warnings == []
+    assert table.remove_orphan_files(older_than=timedelta(0), dry_run=True).files == ()
+    assert table.check_files().is_whole
+
+
+def test_a_lost_list_of_files_leaves_orphans(table: Table) -> None:
+    with pytest.raises(Killed):
+        expire(table, die)
+    (path,) = [path for path in files_below(table) if "/manifest/deletion-" in path]
+    table.storage.files.delete(path)
+    expire(table)
+    assert table.check_files().is_whole
+    assert len(table.remove_orphan_files(older_than=timedelta(0)).files) > 3
+    assert ids(table) == [4]
+
+
+def files_below(table: Table) -> list[str]:
+    return sorted(file.path for file in table.storage.files.walk(table.storage.layout.location))
 
 
 @pytest.mark.parametrize("holder", ["tag", "replaced tag", "branch"])
@@ -124,23 +165,44 @@ def test_what_a_tag_holds_others_may_hold_too(table: Table, holder: str) -> None
 
 
 @pytest.mark.parametrize("history", ["rollback", "branch"])
-def test_another_history_is_not_taken_for_the_one_that_expires(table: Table, history: str) -> None:
+def test_another_history_goes_on_beside_an_expiry(table: Table, history: str) -> None:
     table.create_branch("b", snapshot_id=2)
     table.branch("b").overwrite({"id": [30]})
     table.create_tag("kept", 2)
-
-    def meanwhile() -> None:
-        if history == "branch":
-            table.fast_forward("b")
-        else:
-            table.rollback(tag="kept")
-            table.overwrite({"id": [30]})
-
-    with pytest.raises(Conflict, match=r"db\.t was rolled back, replaced by a branch"):
-        expire(table, meanwhile)
-    assert [snapshot.id for snapshot in table.snapshots()][:2] == [3, 2]
+    expire(table, lambda: begin_history(table, history))
+    # Snapshot 2 has expired; the rollback brings it back from its tag.
+    assert [snapshot.id for snapshot in table.snapshots()] == HISTORY[history]
     assert ids(table) == [30]
     assert table.check_files().is_whole
+
+
+@pytest.mark.parametrize("history", ["rollback", "branch"])
+def test_another_history_has_ids_of_snapshots_that_a_killed_expiry_took(
+    table: Table, history: str
+) -> None:
+    table.create_branch("b", snapshot_id=2)
+    table.branch("b").overwrite({"id": [30]})
+    table.create_tag("kept", 2)
+    with pytest.raises(Killed):
+        expire(table, die)
+    begin_history(table, history)
+    expire(table, kept=2)
+    # Snapshot 2 has expired; the rollback brings it back from its tag.
+    assert [snapshot.id for snapshot in table.snapshots()] == HISTORY[history]
+    assert ids(table) == [30]
+    assert table.check_files().is_whole
+
+
+HISTORY = {"rollback": [3, 2], "branch": [3]}
+
+
+def begin_history(table: Table, history: str) -> None:
+    """Make the table hold snapshots 2 and 3, the latter with the row 30."""
+    if history == "branch":
+        table.fast_forward("b")
+    else:
+        table.rollback(tag="kept")
+        table.overwrite({"id": [30]})
 
 
 def test_a_killed_expiry_of_a_branch_stops_no_other(table: Table) -> None:
@@ -148,38 +210,13 @@ def test_a_killed_expiry_of_a_branch_stops_no_other(table: Table) -> None:
     branch = table.branch("b")
     for number in (50, 60):
         branch.overwrite({"id": [number]})
-    second = branch.snapshots()[-2]
     with pytest.raises(Killed):
         expire(branch, die)
-    # It came no further than to the first file that the table itself does not need.
-    table.storage.files.delete(table.storage.layout.manifest(second.base_manifest_list))
     table.delete_tag("last")
     table.overwrite({"id": [5]})
     expire(table)
-    table.remove_orphan_files(older_than=timedelta(0))
+    assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
     assert (ids(table), ids(branch)) == ([5], [60])
-    assert table.check_files().is_whole
-
-
-@dataclass
-class Overtaken(LocalFileAccess):
-    """The local disk, where something else is done before a file is put."""
-
-    meanwhile: Callable[[], object]
-
-    def write_if_absent(self, path: str, data: bytes) -> bool:
-        self.meanwhile()
-        return super().write_if_absent(path, data)
-
-
-def test_a_tag_that_is_deleted_meanwhile_is_not_renamed(table: Table) -> None:
-    """What it alone kept is gone, and another name would keep nothing."""
-    table.create_tag("kept", 2)
-    expire(table)
-    storage = replace(table.storage, files=Overtaken(lambda: table.delete_tag("kept")))
-    with pytest.raises(NotFound, match="no tag 'kept'"):
-        rename_tag(storage, "kept", "new")
-    assert [tag.name for tag in table.tags()] == ["last"]
     assert table.check_files().is_whole
 
 
@@ -217,90 +254,11 @@ def test_what_expires_during_a_check_is_no_damage(table: Table) -> None:
     files = Expiring(meanwhile)
     check = check_table(replace(table.storage, files=files), lambda: {}, lambda _: {})
     assert files.done
-    assert check.is_whole
-    assert any("snapshots 1 to 3 are expiring" in warning for warning in check.warnings)
+    assert (check.is_whole, check.warnings) == (True, [])
 
 
-@dataclass
-class Passed(LocalFileAccess):
-    """The local disk, where something happens once after a file was looked for so often."""
-
-    name: str
-    times: int
-    meanwhile: Callable[[], object]
-
-    def read(self, path: str) -> bytes:
-        try:
-            return super().read(path)
-        finally:
-            self.times -= path.endswith(self.name)
-            if self.times == 0:
-                self.times = -1
-                self.meanwhile()
-
-
-@contextmanager
-def other_process(place: Path, files: LocalFileAccess) -> Iterator[Table]:
-    """The table as another process sees it, with other files."""
-    url, location = database_of(str(place), None)
-    with closing(SqlCatalog.open(url, warehouse="main", location=location, files=files)) as catalog:
-        yield Lake(catalog).table("db.t")
-
-
-def test_a_rollback_holds_its_snapshot_before_it_looks_for_an_expiry(
-    table: Table, tmp_path: Path
-) -> None:
-    """The expiry sees nothing else of it in the catalog until it commits."""
-    files = Passed("/snapshot/EARLIEST", 1, lambda: expire(table))
-    with other_process(tmp_path, files) as other:
-        other.rollback(snapshot_id=2)
-    assert files.times < 0
-    check_rolled_back(table)
-
-
-def test_a_rollback_to_a_tag_holds_its_snapshot_before_it_looks(
-    table: Table, tmp_path: Path
-) -> None:
-    table.create_tag("kept", 2)
-    expire(table)
-    # Once to find it, and once to see that it is there still.
-    files = Passed(
-        "/tag/tag-kept", 2, lambda: delete_tag(table.storage, "kept", table.pointer.latest())
-    )
-    with other_process(tmp_path, files) as other:
-        other.rollback(tag="kept")
-    assert files.times < 0
-    check_rolled_back(table)
-
-
-def check_rolled_back(table: Table) -> None:
-    """It is at the second snapshot, and goes on from there."""
-    assert ids(table) == [2]
-    assert [tag.name for tag in table.tags()] == []
-    assert table.check_files().is_whole
-    table.overwrite({"id": [30]})
-    expire(table)
-    assert [snapshot.id for snapshot in table.snapshots()] == [3]
-    assert table.check_files().is_whole
-
-
-def test_an_expiry_that_comes_too_late_takes_its_note_back(table: Table) -> None:
-    """Else the snapshots of the new history were taken for expiring ones later."""
-    # The expiry has found out what it keeps, and is about to note it.
-    files = Passed("/snapshot/EARLIEST", 2, lambda: table.rollback(snapshot_id=2))
-    storage = replace(table.storage, files=files)
-    with pytest.raises(Conflict, match="rolled back"):
-        expire_snapshots(storage, table.pointer, Retention(1, 1, 0, 100))
-    assert files.times < 0
-    for number in (30, 40, 50):
-        table.overwrite({"id": [number]})
-    assert table.check_files().warnings == []
-    table.create_tag("t", 2)
-    assert ids(table, tag="t") == [2]
-
-
-def test_a_tag_whose_maker_died_is_named_and_can_be_deleted(table: Table, tmp_path: Path) -> None:
-    """It had written the tag of a snapshot that was expiring, and not looked for that yet."""
+def test_a_tag_of_another_engine_on_an_expired_snapshot_is_named(table: Table) -> None:
+    """It was written on storage after the expiry had looked at the tags."""
     snapshot = table.snapshot(2)
     expire(table)
     storage = table.storage
@@ -315,7 +273,7 @@ def test_a_tag_whose_maker_died_is_named_and_can_be_deleted(table: Table, tmp_pa
     assert ids(table) == [4]
 
 
-def test_a_rollback_sets_the_note_of_changelogs_back(tmp_path: Path) -> None:
+def test_a_rollback_has_the_hints_of_changelogs_follow(tmp_path: Path) -> None:
     options = {
         "bucket": "1",
         "changelog-producer": "input",
@@ -333,8 +291,7 @@ def test_a_rollback_sets_the_note_of_changelogs_back(tmp_path: Path) -> None:
         with pytest.raises(Killed):
             table.expire_changelogs(retain_min=2, retain_max=2, executor=Interrupted(die))
         check = table.check_files()
-        assert check.is_whole
-        assert any("changelogs 1 to 4 are expiring" in warning for warning in check.warnings)
+        assert (check.is_whole, check.warnings) == (True, [])
         table.rollback(tag="t")
         for number in range(4, 9):
             table.write({"id": [number * 10]})
@@ -342,7 +299,8 @@ def test_a_rollback_sets_the_note_of_changelogs_back(tmp_path: Path) -> None:
         changes = table.changes(3, 8).to_arrow().column("id").to_pylist()
         assert changes == [40, 50, 60, 70, 80]
         check = table.check_files()
-        assert (check.damages, check.changelogs) == ([], 5)
+        # The tag kept none of snapshot 3.
+        assert (check.damages, check.warnings, check.changelogs) == ([], [], 4)
 
 
 def test_a_branch_whose_expiry_was_killed_is_forwarded_to_what_stays(table: Table) -> None:
@@ -352,8 +310,6 @@ def test_a_branch_whose_expiry_was_killed_is_forwarded_to_what_stays(table: Tabl
         branch.overwrite({"id": [number]})
     with pytest.raises(Killed):
         expire(branch, die)
-    going = branch.snapshots()[-2]
-    branch.storage.files.delete(branch.storage.layout.manifest(going.base_manifest_list))
     table.fast_forward("b")
     assert [snapshot.id for snapshot in table.snapshots()] == [7]
     assert ids(table) == [70]

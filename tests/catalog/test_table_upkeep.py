@@ -17,7 +17,7 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.files.local import local_path
-from headwater.storage.jobs.tags import create_due_tags
+from headwater.storage.jobs.tags import AutomaticTags
 from headwater.storage.snapshot.tag import list_tag_files
 
 if TYPE_CHECKING:
@@ -211,7 +211,9 @@ def test_a_batch_has_a_tag_by_its_day(lake: Lake, clock: Clock) -> None:
     assert tags(table) == {"batch-write-2026-01-03": 4, "today": 5}
 
 
-def test_watermarks_tell_the_time_of_tags(lake: Lake, clock: Clock) -> None:
+def test_watermarks_tell_the_time_of_tags(
+    lake: Lake, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = new_table(
         lake,
         tag__automatic_creation="watermark",
@@ -223,8 +225,11 @@ def test_watermarks_tell_the_time_of_tags(lake: Lake, clock: Clock) -> None:
     newest = table.latest_snapshot()
     assert newest is not None
     marked = type(newest)({**newest.document, "watermark": 1_767_351_600_000})  # 12:00 in Berlin
-    assert create_due_tags(table.storage, marked) == ["2026-01-02 11"]
-    assert create_due_tags(table.storage, marked) == []
+    pointer = table.pointer
+    monkeypatch.setattr(type(pointer), "latest", lambda _: marked)
+    tags_of = AutomaticTags(table.storage, pointer, table.references)
+    assert tags_of.create_due() == ["2026-01-02 11"]
+    assert tags_of.create_due() == []
 
 
 def test_two_that_commit_at_once_make_one_tag(lake: Lake, clock: Clock) -> None:

@@ -44,6 +44,8 @@ NO_CHANGE = {
 NO_EVENT = {
     # Readers take and renew them every few seconds.
     "leaseConsumer",
+    # What a deletion removes leaves events of its own: deleteTag, resetConsumer.
+    *("commitDeletion", "finishDeletion"),
 }
 NOT_OVER_HTTP = {
     *("claimWarehouse", "moveWarehouse", "rotateKey", "reconcileTable"),
@@ -157,6 +159,12 @@ def test_every_operation_that_changes_something_leaves_one_event(
     call("commitTable", offer)
     tagged, _ = call("createTag", {"tagName": "v1", "snapshotId": 1})
     assert tagged["details"] == {"tag": "v1", "snapshot": 1}
+    replaced, _ = call("replaceTag", {"snapshotId": 2}, tag="v1")
+    assert replaced["details"] == {"tag": "v1", "snapshot": 2}
+    call("replaceTag", {"snapshotId": 1}, tag="v1")
+    renamed, _ = call("renameTag", {"toTag": "v2"}, tag="v1")
+    assert renamed["details"] == {"tag": "v1", "to": "v2"}
+    call("renameTag", {"toTag": "v1"}, tag="v2")
     call("createPartitions")
     call("markDonePartitions")
     dropped, _ = call("dropPartitions")

@@ -103,6 +103,12 @@ def _changes(lake: Lake) -> Mapping[str, tuple[str, str, object]]:
         "forwardBranch": ("POST", f"{LOG}/branches/trial/forward", {}),
         "dropBranch": ("DELETE", f"{LOG}/branches/trial", None),
         "replaceTable": ("POST", f"{LOG}/replace", {"schema": schema}),
+        "commitDeletion": (
+            "POST",
+            f"{LOG}/deletions",
+            {"id": "d", "version": 0, "snapshotsBefore": 1},
+        ),
+        "finishDeletion": ("DELETE", f"{LOG}/deletions/d", None),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +13,15 @@ from tests.option_names import option_names
 
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess, local_uri
+from headwater.storage.jobs.deletion import FileReferences
+from headwater.storage.maintenance.deletion import (
+    Deletion,
+    OpenDeletion,
+    References,
+    Removal,
+    delete_consumers,
+    delete_roots,
+)
 from headwater.storage.runtime import Runtime
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.files import FileSnapshotPointer
@@ -43,12 +52,58 @@ class Clock:
 
 
 @dataclass
+class Decided:
+    """What a catalog's database remembers of a table's references."""
+
+    version: int = 0
+    open_deletion: OpenDeletion | None = None
+    removal: Removal | None = None
+
+
+@dataclass(frozen=True)
+class SerialReferences(FileReferences):
+    """References that are serialised in memory, as a catalog does in its database."""
+
+    decided: Decided = field(default_factory=Decided)
+
+    def state(self) -> References:
+        self._apply()
+        return References(self.decided.version, self.decided.open_deletion)
+
+    def commit_deletion(self, deletion: Deletion) -> bool:
+        if deletion.version != self.decided.version or self.decided.open_deletion is not None:
+            return False
+        self.decided.version += 1
+        self.decided.removal = deletion.removal
+        if deletion.has_files:
+            self.decided.open_deletion = OpenDeletion(deletion.id, 0)
+        self._apply()
+        return True
+
+    def finish_deletion(self, deletion_id: str) -> None:
+        self.decided.open_deletion = None
+
+    def _apply(self) -> None:
+        if self.decided.removal is not None:
+            files, layout = self.storage.files, self.storage.layout
+            delete_roots(files, layout, self.decided.removal)
+            delete_consumers(files, layout, self.decided.removal)
+        self.decided.removal = None
+
+
+@dataclass
 class StoredTable:
     """A table on the local disk whose snapshots are decided by its files."""
 
     storage: TableStorage
     pointer: FileSnapshotPointer
     clock: Clock
+    decided: Decided = field(default_factory=Decided)
+
+    @property
+    def references(self) -> SerialReferences:
+        """What serialises changes of tags and deletions."""
+        return SerialReferences(self.storage, self.decided)
 
     def files_below(self, inner: str = "") -> list[str]:
         """Paths of all files, relative to the table's location."""
@@ -60,7 +115,7 @@ class StoredTable:
         """The same table with other options; ``_`` stands for ``-`` and ``__`` for ``.``."""
         plain = option_names(options)
         schema = self.storage.schema.with_options(plain)
-        return StoredTable(self.storage.with_schema(schema), self.pointer, self.clock)
+        return replace(self, storage=self.storage.with_schema(schema))
 
 
 NewTable = Callable[..., StoredTable]

@@ -20,6 +20,7 @@ from headwater.client.permissions import RestPermissions
 from headwater.client.policies import RestPolicies
 from headwater.client.protection import RestProtection
 from headwater.client.reconcile import RestReconciler
+from headwater.client.references import RestReferences
 from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX, Requests
 from headwater.client.signed_files import SignedFiles
 from headwater.client.snapshots import RestSnapshots
@@ -95,6 +96,7 @@ class RestCatalog:
         self.functions = RestFunctions(self._requests)
         self.permissions = RestPermissions(self._requests)
         self.policies = RestPolicies(self._requests)
+        self.references = RestReferences(self._requests)
         self.labels = RestLabels(self._requests)
         self.dropped_tables = RestDroppedTables(self._requests)
         self.protection = RestProtection(self._requests)

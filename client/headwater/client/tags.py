@@ -9,6 +9,8 @@ from headwater.catalog.wire.history import (
     CreateTagRequest,
     GetTagResponse,
     ListTagsResponse,
+    RenameTagRequest,
+    ReplaceTagRequest,
 )
 from headwater.catalog.wire.tables import (
     Empty,
@@ -63,6 +65,26 @@ class RestTags:
         """Tag names."""
         params = paging(max_results, page_token, tagNamePrefix=prefix)
         return self._requests.get(ListTagsResponse, params, *table_path(identifier), "tags").page()
+
+    def replace(
+        self,
+        identifier: Identifier,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
+    ) -> None:
+        """Let a tag name another snapshot (the latest when None); NotFound (TAG, SNAPSHOT)."""
+        body = ReplaceTagRequest(
+            snapshot_id=snapshot_id,
+            time_retained=None if retained_millis is None else f"{retained_millis} ms",
+        )
+        self._requests.post(Empty, body, *table_path(identifier), "tags", tag, "replace")
+
+    def rename(self, identifier: Identifier, tag: str, new_name: str) -> None:
+        """Rename a tag; NotFound (TAG), AlreadyExists (TAG), Invalid."""
+        body = RenameTagRequest(to_tag=new_name)
+        self._requests.post(Empty, body, *table_path(identifier), "tags", tag, "rename")
 
     def delete(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""

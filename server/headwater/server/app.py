@@ -55,6 +55,7 @@ from headwater.server.read_audit import ReadAudit
 from headwater.server.read_slots import ReadSlots
 from headwater.server.readiness import Probe, Readiness
 from headwater.server.reads import routes as reads_routes
+from headwater.server.references import routes as references
 from headwater.server.request_body import RequestBody
 from headwater.server.request_bound import LateRequests, RequestBound
 from headwater.server.request_log import RequestLog
@@ -88,6 +89,7 @@ _ROUTERS = (
     tags.router,
     partitions.router,
     branches.router,
+    references.router,
     consumers.router,
     views.router,
     functions.router,

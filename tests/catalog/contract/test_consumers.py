@@ -11,6 +11,7 @@ import pytest
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.consumers import ConsumerLag
 from headwater.catalog.model.identifier import Identifier
+from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -159,9 +160,29 @@ def test_lag_of_a_consumer_whose_snapshots_expired(
     catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
 ) -> None:
     _commit(catalog, table, *(snapshot(number, deltaRecordCount=10) for number in (1, 2, 3)))
+    assert _behind(catalog, table, 1) == (3, 30)
     for number in (1, 2):
         (directory / "snapshot" / f"snapshot-{number}").unlink()
-    assert _behind(catalog, table, 1) == (3, 30)
+    lag = _lag(catalog, table)
+    assert (lag.snapshots, lag.records) == (3, 30)
+
+
+def test_a_position_that_has_expired_is_rejected(
+    catalog: Catalog, table: Identifier, directory: Path, snapshot: MakeSnapshot
+) -> None:
+    _commit(catalog, table, *(snapshot(number) for number in (1, 2, 3)))
+    (directory / "snapshot" / "snapshot-1").unlink()
+    with pytest.raises(NotFound, match="has no snapshot 1") as rejected:
+        catalog.consumers.reset(table, "billing", 1)
+    assert rejected.value.resource_type is ResourceType.SNAPSHOT
+    assert catalog.consumers.list(table).items == ()
+    # A changelog that outlived its snapshot can be read, but not in full.
+    (directory / "changelog").mkdir()
+    (directory / "changelog" / "changelog-1").write_text("{}")
+    with pytest.raises(NotFound):
+        catalog.consumers.reset(table, "billing", 1, full_read=True)
+    catalog.consumers.reset(table, "billing", 1)
+    assert _lag(catalog, table).snapshots == 3
 
 
 def test_a_position_that_another_engine_moved_tells_the_lag(

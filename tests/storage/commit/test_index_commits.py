@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from headwater.storage.index.index_file import (
     new_index_file,
 )
 from headwater.storage.index.manifest import index_entries
-from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
+from headwater.storage.jobs.expire import delete_unreferenced_snapshot, expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import Retention
 from headwater.storage.rows.binary_row import EMPTY_ROW
@@ -237,7 +238,12 @@ def test_a_commit_killed_at_any_change_happened_or_did_not(new_table: NewTable) 
             commit(table, message([second], [first]))
         assert indexes(table) == [second.file_name]
         table.clock.millis = 4_000_000_000_000
-        remove_orphan_files(table.storage, {"main": table.storage.snapshot(2)}, older_than_millis=0)
+        remove_orphan_files(
+            table.storage,
+            table.references,
+            partial(dict, main=table.storage.snapshot(2)),
+            older_than_millis=0,
+        )
         assert on_disk(table) == sorted([first.file_name, second.file_name])
         assert sum("index-manifest" in path for path in table.files_below("manifest")) == 2
         if not killed:
@@ -290,7 +296,7 @@ def test_expiry_takes_the_indexes_that_nothing_names(new_table: NewTable, beside
     commit(table, message([others[1]], [others[0]], bucket=1))
     tagged = Tag("keep", table.storage.snapshot(2))
     write_tag_file(table.storage.files, table.storage.layout, tagged)
-    expire_snapshots(table.storage, table.pointer, ONLY_LATEST)
+    expire_snapshots(table.storage, table.pointer, table.references, ONLY_LATEST)
     assert snapshot_file_ids(table.storage.files, table.storage.layout) == [5]
 
     def there() -> set[str]:
@@ -303,7 +309,7 @@ def test_expiry_takes_the_indexes_that_nothing_names(new_table: NewTable, beside
     assert sum("index-manifest" in path for path in table.files_below("manifest")) == 2
     delete_tag_file(table.storage.files, table.storage.layout, "keep")
     assert list_tag_files(table.storage.files, table.storage.layout) == []
-    delete_tag_data(table.storage, tagged.snapshot, table.pointer.latest())
+    delete_unreferenced_snapshot(table.storage, table.pointer, table.references, tagged.snapshot)
     assert there() == kept
     assert sum("index-manifest" in path for path in table.files_below("manifest")) == 1
 
@@ -315,5 +321,5 @@ def test_an_expiry_stops_where_it_is_not_known_what_is_needed(new_table: NewTabl
     latest = commit(table, message([second], [first]))
     table.storage.files.delete(table.storage.layout.manifest(str(latest.index_manifest)))
     with pytest.raises(CorruptData, match="lacks its index manifest"):
-        expire_snapshots(table.storage, table.pointer, ONLY_LATEST)
+        expire_snapshots(table.storage, table.pointer, table.references, ONLY_LATEST)
     assert on_disk(table) == sorted([first.file_name, second.file_name])

@@ -21,7 +21,7 @@ from headwater.storage.errors import CorruptData, Invalid
 from headwater.storage.files.access import FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.local import LocalFileAccess, local_path
-from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
+from headwater.storage.jobs.expire import delete_unreferenced_snapshot, expire_snapshots
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.reachable import live_paths, manifest_names
 from headwater.storage.maintenance.table_check import check_table
@@ -29,7 +29,6 @@ from headwater.storage.manifest.manifest import read_manifest_list
 from headwater.storage.read.split import read_split
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.snapshot.consumer import Consumer, list_consumer_files, write_consumer_file
-from headwater.storage.snapshot.expiry_notes import first_whole
 from headwater.storage.snapshot.files import (
     hinted_earliest,
     read_snapshot_file,
@@ -89,7 +88,9 @@ def latest(table: StoredTable) -> Snapshot:
 def expire(
     table: StoredTable, retention: Retention | None = ALL, *, dry_run: bool = False
 ) -> ExpireResult:
-    return expire_snapshots(table.storage, table.pointer, retention, dry_run=dry_run)
+    return expire_snapshots(
+        table.storage, table.pointer, table.references, retention, dry_run=dry_run
+    )
 
 
 def ids_at(table: StoredTable, snapshot: Snapshot) -> list[int]:
@@ -224,16 +225,22 @@ def test_a_deleted_tag_gives_back_what_it_alone_kept(
     expire(table)
     for number in order:
         delete_tag_file(table.storage.files, table.storage.layout, f"t{number}")
-        delete_tag_data(table.storage, tags[number], latest(table))
+        delete_unreferenced_snapshot(table.storage, table.pointer, table.references, tags[number])
         check_exactly_what_is_needed_is_there(table)
     delete_tag_file(table.storage.files, table.storage.layout, "again")
-    assert delete_tag_data(table.storage, tags[order[-1]], latest(table)) > 0
+    before = table.files_below()
+    delete_unreferenced_snapshot(table.storage, table.pointer, table.references, tags[order[-1]])
+    assert len(table.files_below()) < len(before)
     check_exactly_what_is_needed_is_there(table)
 
 
 def test_the_tag_of_a_snapshot_that_exists_keeps_nothing_alone(table: StoredTable) -> None:
     history(table)
-    assert delete_tag_data(table.storage, table.storage.snapshot(4), latest(table)) == 0
+    before = table.files_below()
+    delete_unreferenced_snapshot(
+        table.storage, table.pointer, table.references, table.storage.snapshot(4)
+    )
+    assert table.files_below() == before
     check_exactly_what_is_needed_is_there(table)
 
 
@@ -329,27 +336,27 @@ def test_the_snapshots_are_listed_once_when_none_is_due(table: StoredTable) -> N
     keep = Retention(least=10, most=100, millis=HOUR, limit=10)
     for number in range(3):
         upsert(table, number)
-        result = expire_snapshots(watched, table.pointer, keep)
+        # As writers do after each commit.
+        result = expire_snapshots(watched, table.pointer, table.references, keep, yields=True)
         assert (result.earliest, result.expired) == (1, ())
     assert files.listed.count(listed) <= 1
     table.clock.millis += 2 * HOUR
     upsert(table, 9)
-    assert expire_snapshots(watched, table.pointer, replace(keep, least=1)).expired == (1, 2)
+    assert expire_snapshots(
+        watched, table.pointer, table.references, replace(keep, least=1)
+    ).expired == (1, 2)
 
 
-def test_a_wrong_hint_of_the_earliest_snapshot_is_put_right(table: StoredTable) -> None:
+def test_a_wrong_hint_of_the_earliest_snapshot_deletes_nothing(table: StoredTable) -> None:
     for number in range(4):
         upsert(table, number)
     keep = Retention(least=10, most=100, millis=HOUR, limit=10)
     files, layout = table.storage.files, table.storage.layout
-    write_earliest_hint(files, layout, 99)
-    for _ in range(2):
+    for wrong in (99, 3):
+        write_earliest_hint(files, layout, wrong)
         assert expire(table, keep).earliest == 1
-    assert hinted_earliest(files, layout) == 1
-    # An expiry that was stopped had begun to take what is before it.
-    write_earliest_hint(files, layout, 3)
-    assert first_whole(files, layout, [1, 2, 3, 4]) == 3
-    assert expire(table, keep).expired == (1, 2)
+    assert kept_ids(table) == [1, 2, 3, 4]
+    assert expire(table, Retention(1, 2, 0, 10)).expired == (1, 2)
     assert hinted_earliest(files, layout) == 3
 
 

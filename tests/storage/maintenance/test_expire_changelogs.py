@@ -24,7 +24,7 @@ from tests.storage.maintenance.test_expire import (
 )
 
 from headwater.storage.errors import Invalid, NotFound
-from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
+from headwater.storage.jobs.expire import delete_unreferenced_snapshot, expire_snapshots
 from headwater.storage.jobs.orphans import remove_orphan_files
 from headwater.storage.maintenance.expire import ExpireResult, Retention
 from headwater.storage.maintenance.reachable import (
@@ -97,7 +97,7 @@ def kept(
 
 
 def expire(table: StoredTable, *, dry_run: bool = False) -> ExpireResult:
-    return expire_snapshots(table.storage, table.pointer, dry_run=dry_run)
+    return expire_snapshots(table.storage, table.pointer, table.references, dry_run=dry_run)
 
 
 def changes(table: StoredTable, snapshot_id: int) -> list[tuple[int, str]]:
@@ -175,7 +175,9 @@ def test_changes_are_read_for_longer_than_rows(
         with pytest.raises(NotFound, match="has expired"):
             changes(table, number)
     check_that_nothing_else_is_there(keeping)
-    clean = remove_orphan_files(keeping.storage, {}, older_than_millis=0, dry_run=True)
+    clean = remove_orphan_files(
+        keeping.storage, keeping.references, lambda: {}, older_than_millis=0, dry_run=True
+    )
     assert clean.files == ()
     assert expire(keeping).expired == ()
     assert expire(keeping).expired_changelogs == ()
@@ -263,7 +265,7 @@ def test_a_deleted_tag_spares_what_changelogs_need(table: StoredTable) -> None:
     keeping = kept(table, 1, 8)
     expire(keeping)
     delete_tag_file(table.storage.files, table.storage.layout, "t5")
-    delete_tag_data(keeping.storage, tagged, latest(table))
+    delete_unreferenced_snapshot(keeping.storage, keeping.pointer, keeping.references, tagged)
     assert {number: changes(table, number) for number in range(4, 12)} == before
     check_that_nothing_else_is_there(keeping)
 
@@ -335,13 +337,17 @@ def expire_early(table: StoredTable) -> None:
     """Expire changelogs up to the sixth, by limits that are not the table's."""
     rules = Retention(5, 5, 0, 1000)
     everything = Retention.everything()
-    expire_snapshots(table.storage, table.pointer, everything, changelogs=lambda _: rules)
+    expire_snapshots(
+        table.storage, table.pointer, table.references, everything, changelogs=lambda _: rules
+    )
 
 
 def expire_all(table: StoredTable) -> None:
     """Expire all changelogs of snapshots that are gone."""
     everything = Retention.everything()
-    expire_snapshots(table.storage, table.pointer, everything, changelogs=lambda _: None)
+    expire_snapshots(
+        table.storage, table.pointer, table.references, everything, changelogs=lambda _: None
+    )
 
 
 @pytest.mark.modes
@@ -379,7 +385,9 @@ def check_that_nothing_is_lost(table: StoredTable) -> None:
     """Neither a check nor the removal of orphans calls anything damaged."""
     check = check_table(table.storage, lambda: {}, lambda _: {})
     assert check.damages == []
-    remove_orphan_files(table.storage, {}, older_than_millis=0, dry_run=True)
+    remove_orphan_files(
+        table.storage, table.references, lambda: {}, older_than_millis=0, dry_run=True
+    )
 
 
 def test_changes_that_an_expiry_has_begun_to_take_are_left_by_no_snapshot(

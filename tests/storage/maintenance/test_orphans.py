@@ -111,7 +111,11 @@ def clean(
     table: StoredTable, *, older_than: int = DAY, dry_run: bool = False, **latest: Snapshot
 ) -> list[str]:
     result = remove_orphan_files(
-        table.storage, latest, older_than_millis=older_than, dry_run=dry_run
+        table.storage,
+        table.references,
+        lambda: latest,
+        older_than_millis=older_than,
+        dry_run=dry_run,
     )
     prefix = table.storage.layout.location + "/"
     return [file.path.removeprefix(prefix) for file in result.files]
@@ -136,7 +140,8 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(table: StoredTable) -> N
     assert table.files_below() == sorted([*before, *STRAYS])
     done = remove_orphan_files(
         table.storage,
-        {"main": snapshots[-1]},
+        table.references,
+        lambda: {"main": snapshots[-1]},
         older_than_millis=DAY,
     )
     assert (len(done.files), done.size, done.dry_run) == (len(STRAYS), 5 * len(STRAYS), False)
@@ -203,7 +208,12 @@ def test_a_tag_keeps_what_it_names_until_it_is_gone(table: StoredTable) -> None:
     )
     for number in (3, 4):
         upsert(table, number)
-    expire_snapshots(table.storage, table.pointer, Retention(least=1, most=1, millis=0, limit=9))
+    expire_snapshots(
+        table.storage,
+        table.pointer,
+        table.references,
+        Retention(least=1, most=1, millis=0, limit=9),
+    )
     assert clean(table) == []
     assert ids_at(table, first) == [1]
     delete_tag_file(side.storage.files, side.storage.layout, "second")
@@ -421,7 +431,11 @@ def test_files_go_in_the_tasks_of_an_executor(table: StoredTable) -> None:
             return super().run(pickle.loads(pickle.dumps(work)), tasks)
 
     done = remove_orphan_files(
-        table.storage, {}, older_than_millis=DAY, executor=Elsewhere(threads=2)
+        table.storage,
+        table.references,
+        lambda: {},
+        older_than_millis=DAY,
+        executor=Elsewhere(threads=2),
     )
     assert [path for task in given for path in task] == [file.path for file in done.files]
     assert not set(STRAYS) & set(table.files_below())

@@ -21,6 +21,7 @@ from headwater.catalog.model.permissions import Permissions
 from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
 from headwater.catalog.model.reconcile import Reconciler
+from headwater.catalog.model.references import TableReferences
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import TableInfo, Tables
 from headwater.catalog.model.tags import Tags
@@ -81,6 +82,11 @@ class Catalog(Protocol):
     @property
     def branches(self) -> Branches:
         """The branches of tables."""
+        ...
+
+    @property
+    def references(self) -> TableReferences:
+        """The references of tables, serialised with deletions of their files."""
         ...
 
     @property

@@ -87,6 +87,8 @@ class EventType(StrEnum):
     ROLLBACK_TABLE = "rollbackTable"
     ROLLBACK_SCHEMA = "rollbackSchema"
     CREATE_TAG = "createTag"
+    REPLACE_TAG = "replaceTag"
+    RENAME_TAG = "renameTag"
     DELETE_TAG = "deleteTag"
     CREATE_BRANCH = "createBranch"
     DROP_BRANCH = "dropBranch"

@@ -62,6 +62,24 @@ class Tags(Protocol):
         """Tag names."""
         ...
 
+    def replace(
+        self,
+        identifier: Identifier,
+        tag: str,
+        snapshot_id: int | None = None,
+        *,
+        retained_millis: int | None = None,
+    ) -> None:
+        """Let a tag name another snapshot (the latest when None); NotFound (TAG, SNAPSHOT).
+
+        Files that only the tag kept are not deleted. `retained_millis` is as for `create`.
+        """
+        ...
+
+    def rename(self, identifier: Identifier, tag: str, new_name: str) -> None:
+        """Rename a tag; NotFound (TAG), AlreadyExists (TAG), Invalid."""
+        ...
+
     def delete(self, identifier: Identifier, tag: str) -> None:
-        """Delete a tag; NotFound (TAG)."""
+        """Delete a tag, and no files that only it kept; NotFound (TAG)."""
         ...

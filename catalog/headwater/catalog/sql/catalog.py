@@ -24,6 +24,7 @@ from headwater.catalog.sql.history.branches import SqlBranches
 from headwater.catalog.sql.history.consumers import SqlConsumers
 from headwater.catalog.sql.history.expired_history import ExpiredHistory
 from headwater.catalog.sql.history.partitions import SqlPartitions
+from headwater.catalog.sql.history.references import SqlReferences
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.history.tags import SqlTags
 from headwater.catalog.sql.objects.functions import SqlFunctions
@@ -84,6 +85,7 @@ class SqlCatalog:
         )
         self.tags = SqlTags(context, self._outbox, self.snapshots)
         self.branches = SqlBranches(context, self._outbox, self.snapshots)
+        self.references = SqlReferences(context, self._outbox)
         self.partitions = SqlPartitions(context, self._outbox)
         self.consumers = SqlConsumers(context, self._outbox)
         self.views = SqlViews(context)

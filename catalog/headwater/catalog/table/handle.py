@@ -12,10 +12,12 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.pointer import CatalogPointer
+from headwater.catalog.table.references import references_of
 from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.files.withheld import WithheldFiles
+from headwater.storage.maintenance.deletion import ReferenceAuthority
 from headwater.storage.options import is_true
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.schema.change import SchemaChange, check_changes
@@ -144,6 +146,13 @@ class TableHandle:
         if self._info.is_external:
             return FileSnapshotPointer(self._files, self._storage.layout)
         return CatalogPointer(self._catalog, self._info.identifier, self._info.id)
+
+    @property
+    def references(self) -> ReferenceAuthority:
+        """The authority on tags and deletions: the catalog, or an external table's own files."""
+        return references_of(
+            self._catalog, self._info.identifier, self._storage, is_external=self._info.is_external
+        )
 
     def refresh(self) -> Self:
         """Take over what the catalog now says of the table; the handle itself.

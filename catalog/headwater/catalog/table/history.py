@@ -16,9 +16,8 @@ from headwater.catalog.table.consumer import Consumer
 from headwater.catalog.table.handle import TableHandle
 from headwater.catalog.table.snapshots import Snapshots
 from headwater.storage.errors import Invalid, NotFound, ResourceType
-from headwater.storage.jobs.expire import delete_tag_data
+from headwater.storage.jobs.deletion import delete_tag
 from headwater.storage.jobs.tags import tell_of_tag
-from headwater.storage.maintenance.partition_done import delete_success_file
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import expired_tags
@@ -216,11 +215,11 @@ class TableHistory(TableHandle):
 
         Raises:
             NotFound: There is no such tag.
+            Conflict: Others kept changing the table's tags, branches or consumers.
         """
-        tagged = self.tag(name).snapshot
-        self._catalog.tags.delete(self.identifier, name)
-        delete_success_file(self._files, self._storage.layout.tag_success_file(name))
-        delete_tag_data(self._storage, tagged, self.pointer.latest())
+        self.tag(name)
+        if not delete_tag(self._storage, self.pointer, self.references, name):
+            self.tag(name)  # another deleted it meanwhile, which this reports
 
     def expire_tags(
         self, *, older_than: datetime | None = None, dry_run: bool = False

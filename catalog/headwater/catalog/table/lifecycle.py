@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import cached_property, partial
 
 from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.branches import branch_of
 from headwater.catalog.table.reading import ReadableTable
+from headwater.catalog.table.references import references_of
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.manifest_compaction import compact_manifests
-from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, ResourceType
-from headwater.storage.jobs.expire import delete_tag_data, expire_snapshots
+from headwater.storage.errors import HeadwaterError, Invalid
+from headwater.storage.jobs.deletion import delete_tag, held
+from headwater.storage.jobs.expire import delete_unreferenced_snapshot, expire_snapshots
 from headwater.storage.jobs.partitions import expire_chain_partitions, expire_partitions
-from headwater.storage.jobs.tags import (
-    TagEnds,
-    create_due_tags,
-    delete_tag,
-    rename_tag,
-    replace_tag,
-    restore_tag,
-)
-from headwater.storage.maintenance.held_snapshots import is_held
+from headwater.storage.jobs.tags import AutomaticTags, TagEnds, tell_of_tag
 from headwater.storage.maintenance.partition_done import (
     idle_partitions,
     partition_success_file,
@@ -41,7 +36,7 @@ from headwater.storage.rows.partition import partition_spec, static_partition
 from headwater.storage.schema.chain import chain_options
 from headwater.storage.snapshot.files import read_snapshot_file
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import BranchPointers
+from headwater.storage.table_storage import BranchPointers, TableStorage
 from headwater.storage.types.values import partition_text
 
 __all__ = ["TableLifecycle"]
@@ -117,13 +112,35 @@ class TableLifecycle(ReadableTable):
             assert isinstance(pointer, BranchPointers)
             identifiers = [branch_of(self.identifier, each) for each in chain.branches]
             result = expire_chain_partitions(
-                self._storage, pointer, chain, retention, dry_run=dry_run
+                self._storage, pointer, chain, retention, dry_run=dry_run, hold=self.held_snapshot
             )
         if result.dropped and not dry_run and self._keeps_partitions:
             done = [_done(spec) for spec in result.dropped]
             for identifier in identifiers:
                 self._catalog.partitions.drop(identifier, [*result.dropped, *done])
         return result
+
+    def held_snapshot(
+        self, storage: TableStorage, snapshot: Snapshot
+    ) -> AbstractContextManager[None]:
+        """Keep the files of a snapshot of one of the table's branches, by a tag.
+
+        Args:
+            storage: The branch.
+            snapshot: The snapshot.
+
+        Raises:
+            Conflict: The snapshot has expired.
+        """
+        pointer, branch = self.pointer, storage.layout.branch
+        assert isinstance(pointer, BranchPointers)
+        authority = references_of(
+            self._catalog,
+            branch_of(self.identifier, branch),
+            storage,
+            is_external=self.info.is_external,
+        )
+        return held(storage, pointer.of_branch(branch), authority, snapshot)
 
     def mark_partitions_done(
         self, *partitions: Mapping[str, object], idle: timedelta | None = None
@@ -177,7 +194,7 @@ class TableLifecycle(ReadableTable):
         Raises:
             Invalid: An option has a value that it cannot have.
         """
-        return create_due_tags(self._storage, self.pointer.latest())
+        return AutomaticTags(self._storage, self.pointer, self.references).create_due()
 
     def rename_tag(self, name: str, new_name: str) -> None:
         """Give a tag another name; its snapshot and its retention stay (``TagManager.java``).
@@ -187,7 +204,8 @@ class TableLifecycle(ReadableTable):
             Invalid: The new name cannot be one of a tag.
             NotFound: There is no such tag.
         """
-        rename_tag(self._storage, name, new_name)
+        self._catalog.tags.rename(self.identifier, name, new_name)
+        tell_of_tag(self._storage, new_name)
 
     def replace_tag(
         self, name: str, snapshot_id: int | None = None, *, retained: timedelta | None = None
@@ -200,33 +218,16 @@ class TableLifecycle(ReadableTable):
             retained: As for `create_tag`, from now on.
 
         Raises:
-            Conflict: The snapshot went away meanwhile; the tag is as it was.
+            Conflict: Others kept changing the table's tags, branches or consumers.
             NotFound: There is no such tag or snapshot.
         """
         millis = None if retained is None else retained // _MILLISECOND
         if millis is not None and millis < 1:
             raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
-        wanted = self.pointer.latest() if snapshot_id is None else self.snapshot(snapshot_id)
-        if wanted is None:
-            raise NotFound(
-                f"table {self.name} has no snapshot to name",
-                resource_type=ResourceType.SNAPSHOT,
-                resource_name=self.name,
-            )
-        replaced = replace_tag(self._storage, name, wanted, millis)
-        try:
-            there = self.snapshot(wanted.id)
-        except NotFound:
-            there = None
-        layout = self._storage.layout
-        if (
-            there is None
-            or there.uuid != wanted.uuid
-            or not is_held(self._files, layout, wanted, beside=name)
-        ):
-            restore_tag(self._storage, replaced)
-            raise Conflict(f"snapshot {wanted.id} of table {self.name} went away; look, then retry")
-        delete_tag_data(self._storage, replaced.snapshot, self.pointer.latest())
+        replaced = self.tag(name).snapshot
+        self._catalog.tags.replace(self.identifier, name, snapshot_id, retained_millis=millis)
+        tell_of_tag(self._storage, name)
+        delete_unreferenced_snapshot(self._storage, self.pointer, self.references, replaced)
 
     def compact_manifests(self) -> Snapshot | None:
         """List the table's files anew, in the order of their partitions; no data changes.
@@ -288,7 +289,7 @@ class TableLifecycle(ReadableTable):
 
     def _expire_timed_tags(self) -> None:
         for name in self._tag_ends.expired(self._storage):
-            delete_tag(self._storage, name, self.pointer.latest())
+            delete_tag(self._storage, self.pointer, self.references, name)
 
     def _expire_due_partitions(self, *, always: bool) -> None:
         """Expire partitions after the first commit of each ``partition.expiration-check-interval``.
@@ -308,7 +309,7 @@ class TableLifecycle(ReadableTable):
             self.expire_partitions()
 
     def _expire_by_options(self) -> None:
-        expire_snapshots(self._storage, self.pointer)
+        expire_snapshots(self._storage, self.pointer, self.references, yields=True)
 
     @cached_property
     def _tag_ends(self) -> TagEnds:

@@ -221,7 +221,7 @@ class TableUpkeep(TableLifecycle):
         )
         watched = self._watched("deleting files", executor)
         return expire_snapshots(
-            self._storage, self.pointer, rules, dry_run=dry_run, executor=watched
+            self._storage, self.pointer, self.references, rules, dry_run=dry_run, executor=watched
         )
 
     def expire_changelogs(
@@ -271,6 +271,7 @@ class TableUpkeep(TableLifecycle):
         return expire_snapshots(
             self._storage,
             self.pointer,
+            self.references,
             Retention.everything(),
             changelogs=lambda _: None if delete_all else rules,
             dry_run=dry_run,
@@ -302,7 +303,8 @@ class TableUpkeep(TableLifecycle):
         """
         return remove_orphan_files(
             self._storage,
-            self._latest_of_branches(),
+            self.references,
+            self._latest_of_branches,
             older_than_millis=older_than // timedelta(milliseconds=1),
             dry_run=dry_run,
             executor=self._watched("deleting files", executor),

@@ -27,6 +27,8 @@ __all__ = [
     "ListSnapshotsResponse",
     "ListTagsResponse",
     "PartitionStatisticsModel",
+    "RenameTagRequest",
+    "ReplaceTagRequest",
     "RollbackSchemaRequest",
     "RollbackTableRequest",
     "SnapshotInstant",
@@ -322,6 +324,28 @@ class CreateTagRequest(WireModel):
     snapshot_id: int | None = None
     time_retained: str | None = None
     ignore_if_exists: bool | None = None
+
+
+class ReplaceTagRequest(WireModel):
+    """``POST …/tags/{tag}/replace``, an addition of Headwater's.
+
+    Attributes:
+        snapshot_id: The snapshot to tag; the latest when null.
+        time_retained: How long the tag is kept from now on, as for `CreateTagRequest`.
+    """
+
+    model_config = example({"snapshotId": 9, "timeRetained": "7 d"})
+
+    snapshot_id: int | None = None
+    time_retained: str | None = None
+
+
+class RenameTagRequest(WireModel):
+    """``POST …/tags/{tag}/rename``, an addition of Headwater's."""
+
+    model_config = example({"toTag": "v2"})
+
+    to_tag: str
 
 
 class GetTagResponse(WireModel):

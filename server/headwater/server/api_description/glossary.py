@@ -64,6 +64,7 @@ FIELDS: Mapping[str, str] = {
     "tagCreateTime": "The tag's creation time, in its creator's local time.",
     "tagTimeRetained": "The tag's retention; null means for ever.",
     "toBranch": "The branch's new name.",
+    "toTag": "The tag's new name.",
     "consumerId": "The consumer's id.",
     "nextSnapshotId": "The snapshot that the consumer reads next; null deletes the consumer.",
     "expiresAt": f"When another reader may take the lease, {_MILLIS}.",

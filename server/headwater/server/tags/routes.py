@@ -11,6 +11,8 @@ from headwater.catalog.wire.history import (
     CreateTagRequest,
     GetTagResponse,
     ListTagsResponse,
+    RenameTagRequest,
+    ReplaceTagRequest,
     parse_retention,
 )
 from headwater.catalog.wire.tables import Empty
@@ -73,10 +75,40 @@ def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
     return json_response({**document, "snapshot": Raw(found.snapshot.to_json())})
 
 
+@router.post(
+    "/{tag}/replace",
+    summary="Replace a tag",
+    responses=failures("no table", "no tag", "no snapshot", "busy", "unsupported"),
+)
+def replace_tag(
+    catalog: CatalogOf, name: TableName, tag: Segment, body: ReplaceTagRequest
+) -> Empty:
+    """The tag names another snapshot, by default the latest.
+
+    Files that only the tag kept stay until orphan files are removed.
+    """
+    retained = None if body.time_retained is None else parse_retention(body.time_retained)
+    catalog.tags.replace(name, tag, body.snapshot_id, retained_millis=retained)
+    return Empty()
+
+
+@router.post(
+    "/{tag}/rename",
+    summary="Rename a tag",
+    responses=failures("no table", "no tag", "tag exists", "busy", "unsupported"),
+)
+def rename_tag(catalog: CatalogOf, name: TableName, tag: Segment, body: RenameTagRequest) -> Empty:
+    """Its snapshot and its retention stay."""
+    catalog.tags.rename(name, tag, body.to_tag)
+    return Empty()
+
+
 @router.delete(
-    "/{tag}", summary="Delete a tag", responses=failures("no table", "no tag", "unsupported")
+    "/{tag}",
+    summary="Delete a tag",
+    responses=failures("no table", "no tag", "busy", "unsupported"),
 )
 def delete_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Empty:
-    """The snapshot's files stay until it expires."""
+    """The snapshot's files stay until it expires, or until orphan files are removed."""
     catalog.tags.delete(name, tag)
     return Empty()

@@ -141,6 +141,13 @@ class TableLayout:
         """A manifest, manifest list or index manifest."""
         return f"{self.manifest_directory}/{name}"
 
+    def deletion(self, deletion_id: str) -> str:
+        """The list of the files that a deletion takes, see `…storage.maintenance.deletion`.
+
+        Among the manifests, where orphan removal of every engine takes a forgotten one.
+        """
+        return f"{self.manifest_directory}/deletion-{deletion_id}"
+
     def statistics(self, name: str) -> str:
         """A table-statistics file."""
         return f"{self.location}/statistics/{name}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from headwater.storage.commit.entries import PartitionFilter
@@ -11,13 +12,12 @@ from headwater.storage.commit.table_commit import OutcomeUnknown, TableCommit
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.job import until_no_conflict
-from headwater.storage.maintenance.chain_expiry import expired_chains
+from headwater.storage.maintenance.chain_expiry import ExpiredChains, expired_chains
 from headwater.storage.maintenance.partition_expiry import (
     ExpiredPartitions,
     PartitionRetention,
     expired_partitions,
 )
-from headwater.storage.maintenance.reachable import delta_entries
 from headwater.storage.rows.by_bucket import by_bucket
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.scan.plan import live_entries
@@ -73,6 +73,7 @@ def expire_chain_partitions(
     chain: Chain,
     retention: PartitionRetention,
     *,
+    hold: Callable[[TableStorage, Snapshot], AbstractContextManager[None]],
     dry_run: bool = False,
 ) -> ExpiredPartitions:
     """Drop the partitions of a chain table's two branches whose time is over.
@@ -87,6 +88,7 @@ def expire_chain_partitions(
         chain: The table's chain.
         retention: The partitions to keep; `PartitionRetention.limit` counts the whole partitions of
             a chain.
+        hold: Keeps the files of a branch's snapshot, which the changes may come back from.
         dry_run: Drop nothing, and only tell the outcome.
 
     Returns:
@@ -100,26 +102,33 @@ def expire_chain_partitions(
         whole, deltas = (_branch(storage, pointers, name) for name in chain.branches)
         expired = expired_chains(storage, chain, whole.partitions(), deltas.partitions(), retention)
         if expired.whole and not dry_run:
-            gone: list[Snapshot] = []
-            try:
-                for each in deltas.drop(expired.deltas, retention.batch, in_chain=False):
-                    gone.append(each)
-                # At once: with some of them gone, the changes could not come back.
-                list(whole.drop(expired.whole, len(expired.whole)))
-            except OutcomeUnknown:
-                raise
-            except HeadwaterError as error:
-                deltas.bring_back(gone)
-                if isinstance(error, Invalid):
-                    # The partition on which later changes build was dropped, or such changes came.
-                    raise Conflict(error.message) from error
-                raise
+            with nullcontext() if deltas.base is None else hold(deltas.storage, deltas.base):
+                _drop(whole, deltas, expired, retention)
         dropped = sorted({*expired.whole, *expired.deltas})
         return ExpiredPartitions(
             dry_run, _specs(storage, dropped), _specs(storage, expired.without_time)
         )
 
     return until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
+
+
+def _drop(
+    whole: _Branch, deltas: _Branch, expired: ExpiredChains, retention: PartitionRetention
+) -> None:
+    dropped: list[Snapshot] = []
+    try:
+        for snapshot in deltas.drop(expired.deltas, retention.batch, in_chain=False):
+            dropped.append(snapshot)
+        # At once: with some of them gone, the changes could not come back.
+        list(whole.drop(expired.whole, len(expired.whole)))
+    except OutcomeUnknown:
+        raise
+    except HeadwaterError as error:
+        deltas.bring_back(dropped, expired.deltas[: len(dropped) * retention.batch])
+        if isinstance(error, Invalid):
+            # The partition on which later changes build was dropped, or such changes came.
+            raise Conflict(error.message) from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -170,22 +179,28 @@ class _Branch:
                 unchanged_since=self.base.identity,
             )
 
-    def bring_back(self, drops: Sequence[Snapshot]) -> None:
-        """Add what some commits dropped again; an error is logged."""
+    def bring_back(self, drops: Sequence[Snapshot], partitions: Sequence[bytes]) -> None:
+        """Add partitions that some commits dropped again; an error is logged.
+
+        The caller keeps the files of the base.
+        """
         if not drops:
             return
         try:
-            messages = [each for drop in drops for each in self._dropped(drop)]
             commit = TableCommit(
                 self.storage, self.pointer, self.storage.runtime.new_uuid(), in_chain=False
             )
             # Of no kind that streams would take for new rows.
-            commit.commit(messages, kind=CommitKind.OVERWRITE, unchanged_since=drops[-1].identity)
+            commit.commit(
+                self._messages(frozenset(partitions)),
+                kind=CommitKind.OVERWRITE,
+                unchanged_since=drops[-1].identity,
+            )
         except HeadwaterError as error:
             _LOG.warning(
                 "table %s: partitions of branch %s, dropped by snapshots %s, could not be brought "
                 "back: %s; roll the branch back to snapshot %d, if later partitions build on a "
-                "whole partition before them",
+                "full partition before them",
                 self.storage.name,
                 self.storage.layout.branch,
                 ", ".join(str(drop.id) for drop in drops),
@@ -193,18 +208,23 @@ class _Branch:
                 drops[0].id - 1,
             )
 
-    def _dropped(self, drop: Snapshot) -> list[CommitMessage]:
-        """The files and indexes that a commit dropped, to be added."""
-        files = by_bucket(delta_entries(self.storage, drop.delta_manifest_list) or ())
-        indexes = by_bucket(index_entries(self.storage, self.storage.snapshot(drop.id - 1)))
+    def _messages(self, partitions: Collection[bytes]) -> list[CommitMessage]:
+        """The files and indexes of the base in some partitions, to be added."""
+        assert self.base is not None
+        entries = (
+            entry
+            for entry in live_entries(self.storage, self.base)
+            if entry.partition in partitions
+        )
+        indexes = by_bucket(index_entries(self.storage, self.base))
         return [
             CommitMessage(
                 *bucket,
-                entries[0].total_buckets,
-                new_files=tuple(entry.file for entry in entries),
-                new_index_files=tuple(each.index_file for each in indexes.get(bucket, ())),
+                files[0].total_buckets,
+                new_files=tuple(entry.file for entry in files),
+                new_index_files=tuple(entry.index_file for entry in indexes.get(bucket, ())),
             )
-            for bucket, entries in files.items()
+            for bucket, files in by_bucket(entries).items()
         ]
 
 

@@ -1,8 +1,8 @@
-"""Tags that are made of themselves after commits, and those that go for them.
+"""Automatic tags: created after commits, with the oldest deleted for them.
 
-Nothing is remembered between commits: the tags say how far it is. Whoever commits makes the tags
-that are due, and a tag that another has made meanwhile is left as it is, so that they may race and
-die at any point.
+Nothing is remembered between commits: the existing tags show the progress. Each writer creates the
+tags that are due after its commit, and a tag that another writer has created meanwhile stays as it
+is, so that they may race and die at any point.
 
 Source: ``TagAutoCreation.java``, ``TagBatchCreation.java``, ``SuccessFileTagCallback.java``.
 """
@@ -10,66 +10,31 @@ Source: ``TagAutoCreation.java``, ``TagBatchCreation.java``, ``SuccessFileTagCal
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
-from headwater.storage.files.location import check_file_label
-from headwater.storage.jobs.expire import delete_tag_data
-from headwater.storage.maintenance.held_snapshots import is_held
-from headwater.storage.maintenance.partition_done import delete_success_file, write_success_file
+from headwater.storage.jobs.deletion import delete_tag
+from headwater.storage.maintenance.deletion import ReferenceAuthority
+from headwater.storage.maintenance.partition_done import write_success_file
 from headwater.storage.maintenance.tag_periods import TagPeriods, tag_time
 from headwater.storage.options.lifecycle_options import LifecycleOptions, TagCreation
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import (
     HOLD_PREFIX,
-    Tag,
-    delete_tag_file,
     list_tag_files,
     read_tag_file,
     tag_names,
-    write_tag_file,
 )
-from headwater.storage.table_storage import TableStorage
+from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
-__all__ = [
-    "TagEnds",
-    "create_due_tags",
-    "delete_tag",
-    "rename_tag",
-    "replace_tag",
-    "restore_tag",
-    "tell_of_tag",
-]
+__all__ = ["AutomaticTags", "TagEnds", "tell_of_tag"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def create_due_tags(storage: TableStorage, latest: Snapshot | None) -> list[str]:
-    """Make the tags that are due by ``tag.automatic-creation``.
-
-    Args:
-        storage: The table.
-        latest: Its latest snapshot.
-
-    Returns:
-        The names of the tags made.
-
-    Raises:
-        Invalid: An option has a value that it cannot have.
-        CorruptData: A tag or a snapshot cannot be read.
-    """
-    options = LifecycleOptions(storage.schema.options)
-    if latest is None or options.tag_creation is TagCreation.NONE:
-        return []
-    if options.tag_creation is TagCreation.BATCH:
-        return _tag_batch(storage, options, latest)
-    return _tag_periods(storage, options, latest)
-
-
 def tell_of_tag(storage: TableStorage, name: str) -> None:
-    """Write the success file of a tag that was made, where ``tag.create-success-file`` asks for it.
+    """Write the success file of a new tag, where ``tag.create-success-file`` asks for it.
 
     Raises:
         CorruptData: There is one, and it is malformed.
@@ -108,116 +73,6 @@ def _end(storage: TableStorage, name: str) -> int | None:
     if tag is None or tag.created_at is None or tag.retained_millis is None:
         return None
     return tag.created_at + tag.retained_millis
-
-
-def delete_tag(storage: TableStorage, name: str, latest: Snapshot | None) -> None:
-    """Delete a tag, its success file, and the files that it alone kept.
-
-    Nothing happens when there is no such tag.
-
-    Raises:
-        CorruptData: A tag, a branch or a manifest cannot be read.
-    """
-    tag = read_tag_file(storage.files, storage.layout, name)
-    if tag is None:
-        return
-    delete_tag_file(storage.files, storage.layout, name)
-    delete_success_file(storage.files, storage.layout.tag_success_file(name))
-    delete_tag_data(storage, tag.snapshot, latest)
-
-
-def rename_tag(storage: TableStorage, name: str, new_name: str) -> None:
-    """Give a tag another name; one that is killed leaves the tag under both.
-
-    Raises:
-        AlreadyExists: There is a tag of the new name.
-        CorruptData: The tag cannot be read.
-        Invalid: The new name cannot be one of a tag.
-        NotFound: There is no such tag.
-    """
-    tag = _existing(storage, name)
-    if not write_tag_file(storage.files, storage.layout, replace(tag, name=new_name)):
-        raise AlreadyExists(
-            f"table {storage.name} has a tag '{new_name}' already",
-            resource_type=ResourceType.TAG,
-            resource_name=new_name,
-        )
-    if not is_held(storage.files, storage.layout, tag.snapshot, beside=new_name):
-        # Somebody deleted it meanwhile, with what it kept.
-        delete_tag_file(storage.files, storage.layout, new_name)
-        raise _no_such_tag(storage, name)
-    tell_of_tag(storage, new_name)
-    delete_tag_file(storage.files, storage.layout, name)
-    delete_success_file(storage.files, storage.layout.tag_success_file(name))
-
-
-def replace_tag(
-    storage: TableStorage, name: str, snapshot: Snapshot, retained_millis: int | None
-) -> Tag:
-    """Let a tag name another snapshot; the tag as it was.
-
-    Args:
-        storage: The table.
-        name: The tag.
-        snapshot: The snapshot.
-        retained_millis: The time for which the tag is kept from now on, milliseconds; None takes
-            the table's ``tag.default-time-retained``.
-
-    Raises:
-        CorruptData: The tag cannot be read.
-        NotFound: There is no such tag.
-    """
-    before = _existing(storage, name)
-    if retained_millis is None:
-        retained_millis = storage.schema.table_options.tag_time_retained
-    tag = Tag(name, snapshot, storage.runtime.now_millis(), retained_millis)
-    storage.files.write(storage.layout.tag(name), tag.to_json().encode())
-    tell_of_tag(storage, name)
-    return before
-
-
-def restore_tag(storage: TableStorage, tag: Tag) -> None:
-    """Make a tag again what it was before `replace_tag`."""
-    storage.files.write(storage.layout.tag(tag.name), tag.to_json().encode())
-
-
-def _existing(storage: TableStorage, name: str) -> Tag:
-    check_file_label(name, "tag", is_new=False)
-    tag = read_tag_file(storage.files, storage.layout, name)
-    if tag is None:
-        raise _no_such_tag(storage, name)
-    return tag
-
-
-def _no_such_tag(storage: TableStorage, name: str) -> NotFound:
-    return NotFound(
-        f"table {storage.name} has no tag '{name}'",
-        resource_type=ResourceType.TAG,
-        resource_name=name,
-    )
-
-
-def _tag_periods(storage: TableStorage, options: LifecycleOptions, latest: Snapshot) -> list[str]:
-    """Make the tags of periods that have ended: each names the first snapshot after its period."""
-    periods = TagPeriods.of(options)
-    progress = _Progress.of(storage, periods)
-    made: list[str] = []
-    newest = tag_time(storage, options, latest)
-    if newest is None or not _is_due(progress, options, periods, newest):
-        # Times follow ids: it was not due before.
-        return made
-    for snapshot in _from(storage, progress.next_snapshot, latest):
-        time = tag_time(storage, options, snapshot)
-        if time is None or not _is_due(progress, options, periods, time):
-            continue
-        due = progress.next_tag
-        start = due if options.completes_tags and due is not None else periods.before(time)
-        name = periods.name(start)
-        if _make(storage, options, name, snapshot):
-            made.append(name)
-            _keep_latest(storage, options, periods, latest)
-        progress.next_tag = start + periods.length
-    return made
 
 
 def _is_due(
@@ -259,60 +114,108 @@ def _from(storage: TableStorage, first: int, latest: Snapshot) -> Iterable[Snaps
     if first < latest.id:
         ids = snapshot_file_ids(storage.files, storage.layout)
         for number in (n for n in ids if first <= n < latest.id):
-            found = read_snapshot_file(storage.files, storage.layout, number)
-            if found is not None:
-                yield found
+            snapshot = read_snapshot_file(storage.files, storage.layout, number)
+            if snapshot is not None:
+                yield snapshot
     yield latest
 
 
-def _make(storage: TableStorage, options: LifecycleOptions, name: str, snapshot: Snapshot) -> bool:
-    retained = options.tag_time_retained
-    created = None if retained is None else storage.runtime.now_millis()
-    files, layout = storage.files, storage.layout
-    made = write_tag_file(files, layout, Tag(name, snapshot, created, retained))
-    if made and not is_held(files, layout, snapshot, beside=name):
-        # It expires, as if it had done so before.
-        delete_tag_file(files, layout, name)
-        made = False
-    if made:
-        tell_of_tag(storage, name)
-    return made
+@dataclass(frozen=True)
+class AutomaticTags:
+    """Creates the tags that are due by ``tag.automatic-creation``.
 
+    Attributes:
+        storage: The table.
+        pointer: The authority on its latest snapshot.
+        authority: Serialises tags with deletions.
+    """
 
-def _keep_latest(
-    storage: TableStorage, options: LifecycleOptions, periods: TagPeriods, latest: Snapshot
-) -> None:
-    """Delete the oldest automatic tags, beyond ``tag.num-retained-max``."""
-    most = options.tags_retained_max
-    if most is None:
-        return
-    tags = [
-        tag
-        for tag in list_tag_files(storage.files, storage.layout)
-        if periods.time(tag.name) is not None
-    ]
-    tags.sort(key=lambda tag: (tag.snapshot.id, tag.name))
-    for tag in tags[: max(len(tags) - most, 0)]:
-        delete_tag(storage, tag.name, latest)
+    storage: TableStorage
+    pointer: SnapshotPointer
+    authority: ReferenceAuthority
 
+    def create_due(self) -> list[str]:
+        """Create the tags that are due, and delete the oldest beyond ``tag.num-retained-max``.
 
-def _tag_batch(storage: TableStorage, options: LifecycleOptions, latest: Snapshot) -> list[str]:
-    """Make the tag of a batch write, in the place of one of the same name."""
-    name = options.batch_tag_name
-    if name is None:
-        time = tag_time(storage, options, latest)
-        assert time is not None
-        name = f"batch-write-{time:%Y-%m-%d}"
-    delete_tag(storage, name, latest)
-    made = _make(storage, options, name, latest)
-    most = options.tags_retained_max
-    if most is not None:
-        statuses = storage.files.list(storage.layout.tag_directory)
-        changed = {status.name.removeprefix("tag-"): status.modified_millis for status in statuses}
-        every = list_tag_files(storage.files, storage.layout)
-        tags = [tag for tag in every if not tag.name.startswith(HOLD_PREFIX)]
-        # Those of one snapshot in the order in which they were made.
-        tags.sort(key=lambda tag: (tag.snapshot.id, changed.get(tag.name, 0), tag.name))
-        for tag in tags[: max(len(tags) - most, 0)]:
-            delete_tag(storage, tag.name, latest)
-    return [name] if made else []
+        Returns:
+            The names of the tags created.
+
+        Raises:
+            Invalid: An option has a value that it cannot have.
+            CorruptData: A tag or a snapshot cannot be read.
+        """
+        options = LifecycleOptions(self.storage.schema.options)
+        latest = self.pointer.latest()
+        if latest is None or options.tag_creation is TagCreation.NONE:
+            return []
+        if options.tag_creation is TagCreation.BATCH:
+            return self._tag_batch(options, latest)
+        return self._tag_periods(options, latest)
+
+    def _tag_periods(self, options: LifecycleOptions, latest: Snapshot) -> list[str]:
+        """Tag the first snapshot after each period that has ended."""
+        periods = TagPeriods.of(options)
+        progress = _Progress.of(self.storage, periods)
+        created: list[str] = []
+        newest = tag_time(self.storage, options, latest)
+        if newest is None or not _is_due(progress, options, periods, newest):
+            # Times follow ids: it was not due before.
+            return created
+        for snapshot in _from(self.storage, progress.next_snapshot, latest):
+            time = tag_time(self.storage, options, snapshot)
+            if time is None or not _is_due(progress, options, periods, time):
+                continue
+            due = progress.next_tag
+            start = due if options.completes_tags and due is not None else periods.before(time)
+            name = periods.name(start)
+            if self._create(options, name, snapshot):
+                created.append(name)
+                self._keep_latest(options, periods)
+            progress.next_tag = start + periods.length
+        return created
+
+    def _create(self, options: LifecycleOptions, name: str, snapshot: Snapshot) -> bool:
+        is_new = self.authority.create_tag(name, snapshot.id, options.tag_time_retained)
+        if is_new:
+            tell_of_tag(self.storage, name)
+        return is_new
+
+    def _keep_latest(self, options: LifecycleOptions, periods: TagPeriods) -> None:
+        """Delete the oldest automatic tags, beyond ``tag.num-retained-max``."""
+        limit = options.tags_retained_max
+        if limit is None:
+            return
+        tags = [
+            tag
+            for tag in list_tag_files(self.storage.files, self.storage.layout)
+            if periods.time(tag.name) is not None
+        ]
+        tags.sort(key=lambda tag: (tag.snapshot.id, tag.name))
+        for tag in tags[: max(len(tags) - limit, 0)]:
+            self._delete(tag.name)
+
+    def _tag_batch(self, options: LifecycleOptions, latest: Snapshot) -> list[str]:
+        """Create the tag of a batch write, in the place of one of the same name."""
+        storage, name = self.storage, options.batch_tag_name
+        if name is None:
+            time = tag_time(storage, options, latest)
+            assert time is not None
+            name = f"batch-write-{time:%Y-%m-%d}"
+        self._delete(name)
+        is_new = self._create(options, name, latest)
+        limit = options.tags_retained_max
+        if limit is not None:
+            statuses = storage.files.list(storage.layout.tag_directory)
+            changed = {
+                status.name.removeprefix("tag-"): status.modified_millis for status in statuses
+            }
+            every = list_tag_files(storage.files, storage.layout)
+            tags = [tag for tag in every if not tag.name.startswith(HOLD_PREFIX)]
+            # Those of one snapshot in the order in which they were created.
+            tags.sort(key=lambda tag: (tag.snapshot.id, changed.get(tag.name, 0), tag.name))
+            for tag in tags[: max(len(tags) - limit, 0)]:
+                self._delete(tag.name)
+        return [name] if is_new else []
+
+    def _delete(self, name: str) -> None:
+        delete_tag(self.storage, self.pointer, self.authority, name)

@@ -1,15 +1,15 @@
 """Orphan files: what lies in a table's directories, and nothing refers to any more.
 
-A writer that was killed, an expiry that was killed, or a tag that was deleted by its name alone
-leave such files. One goes when it is old enough for whoever wrote it to have committed it, and no
-snapshot, tag or changelog of any branch names it. What cannot be read stops everything.
+A writer or another engine's expiry that was killed, or a tag that was deleted on storage leave such
+files. One goes when it is old enough for its writer to have committed it, and no snapshot, tag or
+changelog of any branch names it. What cannot be read stops everything.
 
 Source: ``OrphanFilesClean.java``, ``LocalOrphanFilesClean.java``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.storage.capabilities import Operation
@@ -33,7 +33,7 @@ class OrphanFiles:
     """The files that a cleaning deleted, or would delete.
 
     Attributes:
-        dry_run: True if nothing was deleted.
+        dry_run: Whether nothing was deleted.
         files: The files, by their paths.
     """
 
@@ -47,15 +47,22 @@ class OrphanFiles:
 
 
 def find_orphan_files(
-    storage: TableStorage, latest: Mapping[str, Snapshot], *, older_than_millis: int
-) -> list[FileStatus]:
+    storage: TableStorage,
+    latest: Callable[[], Mapping[str, Snapshot]],
+    version: Callable[[], int] = lambda: 0,
+    *,
+    older_than_millis: int,
+) -> tuple[list[FileStatus], int]:
     """The files of a table, whatever its branch, that nothing refers to, by their paths.
 
     Args:
         storage: The table.
-        latest: The latest snapshots as the catalog has them, by their branches.
-        older_than_millis: Files changed within this time are left out: somebody may be about to
-            commit them.
+        latest: Gives the latest snapshots as the catalog has them, by their branches.
+        version: Gives the version of the table's references.
+        older_than_millis: How old files must be, in ms: a younger one may be about to be committed.
+
+    Returns:
+        The files, and the version of the references that they are known for.
 
     Raises:
         Invalid: The time is negative.
@@ -67,11 +74,15 @@ def find_orphan_files(
     oldest = storage.runtime.earliest_millis() - older_than_millis
     # First what may go, then what is needed: what is written meanwhile is too young to go.
     orphans, leftovers = _candidates(storage, oldest)
-    if orphans:
-        for name in references(storage, latest):
-            orphans.pop(name, None)
-    found = [*leftovers, *(file for files in orphans.values() for file in files)]
-    return sorted(found, key=lambda file: file.path)
+    names = references(storage, latest, version)
+    while True:
+        try:
+            orphans.pop(next(names), None)
+        except StopIteration as end:
+            known_for: int = end.value
+            break
+    files = [*leftovers, *(file for files in orphans.values() for file in files)]
+    return sorted(files, key=lambda file: file.path), known_for
 
 
 def _check(storage: TableStorage, older_than_millis: int) -> None:
@@ -108,7 +119,7 @@ def _candidates(
 
 
 def _holds_named(folders: Sequence[str], below: Sequence[str], partition_keys: int) -> bool:
-    """True if a directory is one for manifests, indexes, statistics or data."""
+    """Whether a directory is one for manifests, indexes, statistics or data."""
     if len(folders) == 1 and folders[0] in _METADATA:
         return True
     if [*folders[: len(below)]] != [*below]:
@@ -122,7 +133,7 @@ def _holds_named(folders: Sequence[str], below: Sequence[str], partition_keys: i
 
 
 def _is_leftover(folders: Sequence[str], name: str) -> bool:
-    """True if it lies among snapshots or changelogs, and is none."""
+    """Whether it lies among snapshots or changelogs, and is neither."""
     if len(folders) == 3 and folders[0] == "branch" and folders[1].startswith("branch-"):
         folders = folders[2:]
     return (

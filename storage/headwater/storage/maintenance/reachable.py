@@ -1,36 +1,39 @@
 """The files that snapshots refer to, which must stay when others go.
 
-A table's history is a line of snapshots for each branch, and tags that keep single snapshots of
-it. Within a line a file is added once and deleted once, so that a file which both an early and a
-late snapshot hold is held by all between them: to know what a line needs of older files, its
-earliest snapshot is enough.
+A table has a history of snapshots for each branch, and tags that keep single snapshots of it.
+Within a history a file is added once and deleted once, so that a file which both an early and a
+late snapshot hold is held by all between them: the earliest snapshot of a history says what the
+history needs of older files.
+
+What is needed is read in full, or not at all: a list that is gone is an error, never a list of
+nothing. Only the changelog of the snapshot with which a history begins may be gone, as the tag that
+it began with kept none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from enum import Enum, auto
 
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.index.index_file import index_file_path
 from headwater.storage.index.manifest import read_index_manifest
-from headwater.storage.maintenance.held_snapshots import while_nothing_expires
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.partition import bucket_directory
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.changelog import read_changelog_files
-from headwater.storage.snapshot.expiry_notes import first_whole
-from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
+from headwater.storage.snapshot.files import read_history, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.snapshot.tag import list_tag_files
+from headwater.storage.snapshot.tag import read_every_tag
 from headwater.storage.table_storage import TableStorage
 
 __all__ = [
+    "Missing",
     "OtherBranches",
     "branch_names",
     "changelog_paths",
@@ -39,10 +42,25 @@ __all__ = [
     "index_paths",
     "live_paths",
     "manifest_names",
+    "manifest_names_of_changelog",
     "needed_index_paths",
     "other_branches",
     "produces_changelog",
 ]
+
+
+class Missing(Enum):
+    """What to do about lists of files that are gone.
+
+    Attributes:
+        FAIL: They are needed: raise CorruptData.
+        SKIP_CHANGELOG: Those of the changelog may be gone, the others are needed.
+        SKIP: They are about to be deleted anyway: pass over them.
+    """
+
+    FAIL = auto()
+    SKIP_CHANGELOG = auto()
+    SKIP = auto()
 
 
 def data_paths(storage: TableStorage, entry: ManifestEntry) -> list[str]:
@@ -79,30 +97,48 @@ def delta_entries(storage: TableStorage, manifest_list: str) -> list[ManifestEnt
 
 
 def manifest_names(
-    storage: TableStorage, snapshot: Snapshot, *, rows: bool = True, changelog: bool = True
-) -> Iterator[str]:
-    """Names of a snapshot's manifests and manifest lists, those of lists that are gone left out.
+    storage: TableStorage,
+    snapshot: Snapshot,
+    *,
+    rows: bool = True,
+    changelog: bool = True,
+    missing: Missing = Missing.FAIL,
+) -> list[str]:
+    """Names of a snapshot's manifests and manifest lists.
 
     Args:
         storage: The table.
         snapshot: The snapshot.
-        rows: With those that say what its rows are, and which files it changed.
-        changelog: With those of its changelog files.
+        rows: Whether to name those that say what its rows are, and which files it changed.
+        changelog: Whether to name those of its changelog files.
+        missing: What to do about manifest lists that are gone.
+
+    Raises:
+        CorruptData: A manifest list is malformed, or gone and must not be.
     """
-    lists: list[str | None] = []
-    if rows:
-        lists += [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-    if changelog:
-        lists.append(snapshot.changelog_manifest_list)
-    for name in lists:
-        if name is None:
-            continue
+    names: list[str] = []
+    for name, may_be_gone in _manifest_lists(snapshot, rows, changelog, missing):
         try:
-            yield from [manifest.file_name for manifest in read_manifest_list(storage, name)]
+            names += [manifest.file_name for manifest in read_manifest_list(storage, name)]
         except CorruptData as error:
-            if not isinstance(error.__cause__, NotFound):
+            if not (may_be_gone and isinstance(error.__cause__, NotFound)):
                 raise
-        yield name
+        names.append(name)
+    return names
+
+
+def _manifest_lists(
+    snapshot: Snapshot, rows: bool, changelog: bool, missing: Missing
+) -> list[tuple[str, bool]]:
+    """The manifest lists of a snapshot, and whether each may be gone."""
+    lists: list[tuple[str, bool]] = []
+    if rows:
+        may_be_gone = missing is Missing.SKIP
+        lists.append((snapshot.base_manifest_list, may_be_gone))
+        lists.append((snapshot.delta_manifest_list, may_be_gone))
+    if changelog and snapshot.changelog_manifest_list is not None:
+        lists.append((snapshot.changelog_manifest_list, missing is not Missing.FAIL))
+    return lists
 
 
 def index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str] | None:
@@ -125,37 +161,47 @@ def index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str] | None:
     ]
 
 
-def changelog_paths(storage: TableStorage, changelog: Snapshot) -> dict[str, int]:
+def changelog_paths(
+    storage: TableStorage, changelog: Snapshot, *, missing: Missing = Missing.FAIL
+) -> dict[str, int]:
     """The sizes of the files that hold a changelog, by URI.
 
-    These are the changelog files, or in a table that has none, the files that the commit added;
-    none when a manifest is gone.
+    These are the changelog files, or in a table that has none, the files that the commit added.
+
+    Args:
+        storage: The table.
+        changelog: The snapshot whose changes they are.
+        missing: What to do about manifests that are gone.
 
     Raises:
-        CorruptData: A manifest is malformed.
+        CorruptData: A manifest is malformed, or gone and must not be.
     """
     manifest_list = changelog.changelog_manifest_list
+    may_be_gone = missing is not Missing.FAIL
     if manifest_list is None:
         if produces_changelog(storage) or not _adds_changes(storage, changelog):
             return {}
-        manifest_list = changelog.delta_manifest_list
+        manifest_list, may_be_gone = changelog.delta_manifest_list, missing is Missing.SKIP
+    entries = delta_entries(storage, manifest_list)
+    if entries is None and not may_be_gone:
+        raise _lacks(storage, changelog, "a manifest of its changes")
     return {
         path: entry.file.file_size
-        for entry in delta_entries(storage, manifest_list) or ()
+        for entry in entries or ()
         if entry.kind is FileKind.ADD
         for path in data_paths(storage, entry)
     }
 
 
 def _adds_changes(storage: TableStorage, snapshot: Snapshot) -> bool:
-    """True if a stream may read the files that a commit added."""
+    """Whether a stream may read the files that a commit added."""
     if snapshot.commit_kind is CommitKind.OVERWRITE:
         return not storage.schema.primary_keys
     return snapshot.commit_kind is CommitKind.APPEND
 
 
 def produces_changelog(storage: TableStorage) -> bool:
-    """True if changelog files tell what a table's commits changed, and not the rows they added."""
+    """Whether changelog files hold what a table's commits changed, and not the rows they added."""
     return storage.schema.table_options.changelog_producer is not ChangelogProducer.NONE
 
 
@@ -189,48 +235,61 @@ def other_branches(storage: TableStorage) -> OtherBranches:
     Raises:
         CorruptData: A branch cannot be read, so that nothing may be deleted.
     """
-    found = OtherBranches()
+    needed = OtherBranches()
     beside = {MAIN_BRANCH, *branch_names(storage.files, storage.layout.location)}
     for name in sorted(beside - {storage.layout.branch}):
         layout = replace(storage.layout, branch=name)
         branch = replace(storage, layout=layout, _schemas={})
-        needs = partial(_needs_of_branch, branch, found.manifests)
-        found.add(while_nothing_expires(storage.files, layout, needs))
-    return found
+        needed.add(_needs_of_branch(branch, needed.manifests))
+    return needed
 
 
 def _needs_of_branch(branch: TableStorage, known: Collection[str]) -> OtherBranches:
     """The files that one branch and its tags refer to; indexes of known manifests are left out."""
-    found, layout = OtherBranches(), branch.layout
+    needed, layout = OtherBranches(), branch.layout
     ids = snapshot_file_ids(branch.files, layout)
-    whole = first_whole(branch.files, layout, ids)
-    # Those before lack files, or do not, when an expiry was stopped.
-    history = [
-        one
-        for number in ids
-        if (one := read_snapshot_file(branch.files, layout, number)) is not None
-        and (number >= whole or _is_whole(branch, one))
-    ]
-    tagged = [tag.snapshot for tag in list_tag_files(branch.files, layout)]
+    history = read_history(branch.files, layout, ids[0], ids[-1]) if ids else []
+    tagged = [tag.snapshot for tag in read_every_tag(branch.files, layout)]
     for position, snapshot in enumerate([*history, *tagged]):
+        missing = Missing.FAIL
         if position == 0 or position >= len(history):
-            found.data |= live_paths(branch, snapshot)
+            needed.data |= live_paths(branch, snapshot)
+            missing = Missing.SKIP_CHANGELOG
         else:
-            found.data |= _added(branch, snapshot)
+            needed.data |= _added(branch, snapshot)
         if position < len(history):
             # Tags keep no changelogs.
-            found.data |= changelog_paths(branch, snapshot).keys()
-        found.manifests.update(manifest_names(branch, snapshot))
+            needed.data |= changelog_paths(branch, snapshot, missing=missing).keys()
+        needed.manifests.update(manifest_names(branch, snapshot, missing=missing))
         index = snapshot.index_manifest
-        if index is not None and index not in found.manifests and index not in known:
-            found.manifests.add(index)
-            found.indexes.update(needed_index_paths(branch, snapshot))
+        if index is not None and index not in needed.manifests and index not in known:
+            needed.manifests.add(index)
+            needed.indexes.update(needed_index_paths(branch, snapshot))
         if snapshot.statistics is not None:
-            found.statistics.add(snapshot.statistics)
+            needed.statistics.add(snapshot.statistics)
+    rows = not produces_changelog(branch)
     for changelog in read_changelog_files(branch.files, layout):
-        found.data |= changelog_paths(branch, changelog).keys()
-        found.manifests.update(manifest_names(branch, changelog))
-    return found
+        needed.data |= changelog_paths(branch, changelog).keys()
+        needed.manifests.update(manifest_names_of_changelog(branch, changelog, rows=rows))
+    return needed
+
+
+def manifest_names_of_changelog(
+    storage: TableStorage, changelog: Snapshot, *, rows: bool
+) -> list[str]:
+    """Names of the manifests and manifest lists of a changelog that outlived its snapshot.
+
+    The list of what its snapshot held goes with the snapshot.
+
+    Args:
+        storage: The table.
+        changelog: The changelog.
+        rows: Whether the changes are the files that the commit added.
+    """
+    names = manifest_names(storage, changelog, rows=False)
+    if rows:
+        names += manifest_names(storage, changelog, changelog=False, missing=Missing.SKIP)
+    return names
 
 
 def needed_index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str]:
@@ -241,10 +300,7 @@ def needed_index_paths(storage: TableStorage, snapshot: Snapshot) -> list[str]:
     """
     paths = index_paths(storage, snapshot)
     if paths is None:
-        raise CorruptData(
-            f"table {storage.name}: snapshot {snapshot.id} of branch {storage.layout.branch} lacks "
-            "its index manifest, so it is not known which index files it needs"
-        )
+        raise _lacks(storage, snapshot, "its index manifest")
     return paths
 
 
@@ -259,26 +315,20 @@ def branch_names(files: FileAccess, location: str) -> set[str]:
     return {path.partition("/")[0] for path in inner if "/" in path}
 
 
-def _is_whole(storage: TableStorage, snapshot: Snapshot) -> bool:
-    """True if all that says which files a snapshot needs is there."""
-    try:
-        live_paths(storage, snapshot)
-    except CorruptData as error:
-        if isinstance(error.__cause__, NotFound):
-            return False
-        raise
-    lists_changes = delta_entries(storage, snapshot.delta_manifest_list) is not None
-    return lists_changes and index_paths(storage, snapshot) is not None
-
-
 def _added(storage: TableStorage, snapshot: Snapshot) -> set[str]:
     entries = delta_entries(storage, snapshot.delta_manifest_list)
     if entries is None:
-        raise CorruptData(
-            f"table {storage.name}: snapshot {snapshot.id} of branch {storage.layout.branch} "
-            "lacks a manifest, so it is not known which files it needs"
-        )
+        raise _lacks(storage, snapshot, "a manifest")
     return added_paths(storage, entries)
+
+
+def _lacks(storage: TableStorage, snapshot: Snapshot, what: str) -> CorruptData:
+    error = CorruptData(
+        f"table {storage.name}: snapshot {snapshot.id} of branch {storage.layout.branch} lacks "
+        f"{what}, so it is not known which files it needs"
+    )
+    error.__cause__ = NotFound(f"{what} of snapshot {snapshot.id} does not exist")
+    return error
 
 
 def added_paths(storage: TableStorage, entries: Iterable[ManifestEntry]) -> set[str]:

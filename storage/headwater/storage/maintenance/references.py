@@ -7,7 +7,7 @@ no more is held of them than their names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,7 +19,6 @@ from headwater.storage.index.manifest import read_index_manifest
 from headwater.storage.maintenance.reachable import branch_names
 from headwater.storage.manifest.file_names import FileNames
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest_list
-from headwater.storage.snapshot.expiry_notes import first_whole, is_expiring
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
@@ -36,30 +35,38 @@ _Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
 
 
-def references(storage: TableStorage, latest: Mapping[str, Snapshot]) -> Iterator[str]:
+def references(
+    storage: TableStorage,
+    latest: Callable[[], Mapping[str, Snapshot]],
+    version: Callable[[], int],
+) -> Generator[str, None, int]:
     """The names of the files that any snapshot, tag or changelog of any branch refers to.
 
     Args:
         storage: The table.
-        latest: The latest snapshots as the catalog has them, by their branches.
+        latest: Gives the latest snapshots as the catalog has them, by their branches.
+        version: Gives the version of the table's references.
 
     Returns:
         The names, in no order, and some of them more than once. They are all of them only when no
-        error comes at the end.
+        error comes at the end. The generator returns the version that they are complete for.
 
     Raises:
         CorruptData: A snapshot, tag, changelog, manifest or index manifest is missing or cannot be
             read.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = _References(storage, latest, pool)
-        # Twice at least, until nothing is new: a fast-forward or a tag may have brought to another
-        # place what had been looked for there before.
-        yield from found.names()
-        yield from found.names()
-        while found.is_new:
-            yield from found.names()
-        found.check_gone()
+        known = _References(storage, pool)
+        is_first = True
+        while True:
+            # The last look must see nothing new from its beginning to its end: a fast-forward or a
+            # tag may have moved what was read to a place that had been looked at before.
+            before = version()
+            yield from known.names(latest())
+            if not (is_first or known.is_new) and version() == before:
+                known.check_gone(latest())
+                return before
+            is_first = False
 
 
 @dataclass(frozen=True)
@@ -70,19 +77,17 @@ class _Root:
         path: Its URI.
         kind: The kind of files.
         text: Its content.
-        is_first: True if it is a snapshot with which a history begins.
-        is_going: True if it is a snapshot that an expiry has begun to take away.
+        is_first: Whether it is a snapshot with which a history begins.
     """
 
     path: str
     kind: str
     text: str
     is_first: bool = False
-    is_going: bool = False
 
     @property
     def digest(self) -> bytes:
-        """Tells it from others, and from what was there before."""
+        """A digest that differs from those of other roots, and of what was there before."""
         return hashlib.blake2b(f"{self.path} {self.text}".encode(), digest_size=16).digest()
 
     def snapshot(self) -> Snapshot:
@@ -102,10 +107,10 @@ class _Root:
     def needed(self) -> tuple[list[str], str | None]:
         """The manifest lists and the index manifest that it cannot do without.
 
-        A changelog outlives what its snapshot held, and a tag does not keep changelogs, nor does
-        a history that begins with one.
+        A changelog outlives what its snapshot held, and neither a tag nor a history that begins
+        with one keeps changelogs.
         """
-        if self.kind == CHANGELOGS or self.is_going:
+        if self.kind == CHANGELOGS:
             return [], None
         snapshot = self.snapshot()
         lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
@@ -116,18 +121,16 @@ class _Root:
 
 
 class _References:
-    """The references of a table that have been found so far.
+    """The references of a table that have been read so far.
 
     Attributes:
-        is_new: True if the last look at the table found something that none before had.
+        is_new: Whether the last look at the table read a root that none before had, or missed one
+            that went after it was listed.
     """
 
-    def __init__(
-        self, storage: TableStorage, latest: Mapping[str, Snapshot], pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, storage: TableStorage, pool: ThreadPoolExecutor) -> None:
         self.is_new = True
         self._storage = storage
-        self._latest = latest
         self._pool = pool
         self._file_names = FileNames(storage)
         self._roots_read: set[bytes] = set()
@@ -135,17 +138,17 @@ class _References:
         # What did not exist when it was to be read.
         self._gone: dict[str, CorruptData] = {}
 
-    def names(self) -> Iterator[str]:
+    def names(self, latest: Mapping[str, Snapshot]) -> Iterator[str]:
         """The names in the snapshots, tags and changelogs that were not there before."""
         self.is_new = False
-        for roots in _in_groups(self._roots(), _ROOTS_AT_ONCE):
+        for roots in _in_groups(self._roots(latest), _ROOTS_AT_ONCE):
             new = [root for root in roots if root.digest not in self._roots_read]
             if new:
                 self.is_new = True
                 self._roots_read.update(root.digest for root in new)
                 yield from self._named_by(new)
 
-    def _roots(self) -> Iterator[_Root]:
+    def _roots(self, latest: Mapping[str, Snapshot]) -> Iterator[_Root]:
         """Every snapshot, tag and changelog of every branch.
 
         Raises:
@@ -157,7 +160,7 @@ class _References:
             storage.layout.branch,
             *branch_names(storage.files, storage.layout.location),
         }
-        for branch in sorted(branches | self._latest.keys()):
+        for branch in sorted(branches | latest.keys()):
             layout = replace(storage.layout, branch=branch)
             if not storage.files.list(layout.schema_directory):
                 raise CorruptData(
@@ -168,7 +171,7 @@ class _References:
             # Snapshots before tags: an expired snapshot with a tag was tagged before it expired.
             for kind in (SNAPSHOTS, _TAGS, CHANGELOGS):
                 yield from self._listed(layout, kind)
-            last = self._latest.get(branch)
+            last = latest.get(branch)
             if last is not None and not storage.files.exists(layout.snapshot(last.id)):
                 raise CorruptData(
                     f"table {storage.name}: {layout.snapshot(last.id)} does not exist, the latest "
@@ -182,17 +185,16 @@ class _References:
             name = status.name.removeprefix(f"{kind}-")
             if name != status.name and (kind == _TAGS or name.isdecimal()):
                 numbers[status.path] = 0 if kind == _TAGS else int(name)
-        whole = 0
-        if kind == SNAPSHOTS:
-            whole = first_whole(self._storage.files, layout, sorted(numbers.values()))
+        first = min(numbers.values(), default=0) if kind == SNAPSHOTS else 0
         for group in _in_groups(numbers, _ROOTS_AT_ONCE):
             for path, text in zip(group, self._pool.map(self._text, group), strict=True):
-                if text is not None:
-                    at = numbers[path]
-                    yield _Root(path, kind, text, at == whole, at < whole)
+                if text is None:
+                    self.is_new = True
+                else:
+                    yield _Root(path, kind, text, numbers[path] == first)
 
     def _text(self, path: str) -> str | None:
-        """A root's content; None when it expired since the listing."""
+        """A root's content; None when it went since the listing."""
         try:
             return self._storage.files.read(path).decode()
         except NotFound:
@@ -214,8 +216,8 @@ class _References:
         yield from lists | indexes
         yield from self._read_once(_by_itself(indexes), self._index_names)
         manifests: dict[str, ManifestFile] = {}
-        for found in self._read_once(_by_itself(lists), self._file_names.new_manifests):
-            manifests[found.file_name] = found
+        for manifest in self._read_once(_by_itself(lists), self._file_names.new_manifests):
+            manifests[manifest.file_name] = manifest
         yield from manifests
         yield from self._read_once(manifests, self._file_names.new_data_files)
 
@@ -236,21 +238,21 @@ class _References:
         for names in _in_groups(new, _FILES_AT_ONCE):
             self._read.update(names)
             every = self._pool.map(attempt, [items[name] for name in names])
-            for name, found in zip(names, every, strict=True):
-                if isinstance(found, CorruptData):
-                    self._gone[name] = found
+            for name, result in zip(names, every, strict=True):
+                if isinstance(result, CorruptData):
+                    self._gone[name] = result
                 else:
-                    yield from found
+                    yield from result
 
     def _index_names(self, name: str) -> list[str]:
         return [entry.index_file.file_name for entry in read_index_manifest(self._storage, name)]
 
     # What is gone ---------------------------------------------------------------------------
 
-    def check_gone(self) -> None:
+    def check_gone(self, latest: Mapping[str, Snapshot]) -> None:
         """Raise CorruptData if a file that did not exist is needed by what is there still."""
         if self._gone:
-            for roots in _in_groups(self._roots(), _ROOTS_AT_ONCE):
+            for roots in _in_groups(self._roots(latest), _ROOTS_AT_ONCE):
                 for _ in self._pool.map(self._check, roots):
                     pass
 
@@ -273,10 +275,10 @@ class _References:
     def _refuse_if_gone(self, root: _Root, name: str) -> None:
         error = self._gone.get(name)
         files = self._storage.files
-        if error is not None and files.exists(root.path) and not is_expiring(files, root.path):
+        if error is not None and files.exists(root.path):
             raise CorruptData(
-                f"{error.message}. {root.path} is there and needs it, so nothing was deleted; if "
-                "an expiry of snapshots was stopped, let it expire them again"
+                f"{error.message}. {root.path} is there and needs it, so nothing was deleted; "
+                "restore the file, or expire or delete what needs it"
             ) from error
 
 

@@ -9,7 +9,7 @@ Source: ``ExpireSnapshotsImpl.java``, ``ExpireChangelogImpl.java``, ``ExpireConf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import TableOptions
@@ -100,26 +100,28 @@ class Consumers:
 
     Attributes:
         active: Those that hold back what they have not read.
-        idle: Ids of those that have not moved for ``consumer.expiration-time``.
+        idle: Those that have not moved for ``consumer.expiration-time``: when each was last moved,
+            in ms since the epoch, by id.
     """
 
     active: tuple[Consumer, ...] = ()
-    idle: frozenset[str] = frozenset()
+    idle: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(storage: TableStorage) -> Consumers:
         """The consumers that have files; raises CorruptData for a file that is not a consumer's."""
-        found = list_consumer_files(storage.files, storage.layout)
+        consumers = list_consumer_files(storage.files, storage.layout)
         after = storage.schema.table_options.consumer_expiration
         if after is None:
-            return Consumers(tuple(found))
+            return Consumers(tuple(consumers))
         oldest = storage.runtime.earliest_millis() - after
-        idle = frozenset(
-            one.consumer_id
-            for one in found
-            if one.updated_at is not None and one.updated_at < oldest
-        )
-        return Consumers(tuple(one for one in found if one.consumer_id not in idle), idle)
+        idle = {
+            consumer.consumer_id: consumer.updated_at
+            for consumer in consumers
+            if consumer.updated_at is not None and consumer.updated_at < oldest
+        }
+        active = (consumer for consumer in consumers if consumer.consumer_id not in idle)
+        return Consumers(tuple(active), idle)
 
     def hold_back(self, end: int, *, with_before: bool = False) -> tuple[int, str | None]:
         """The first id that stays, instead of `end`, and the consumer that made it no later one.

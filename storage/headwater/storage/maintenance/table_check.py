@@ -30,11 +30,6 @@ from headwater.storage.maintenance.reachable import (
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
-from headwater.storage.snapshot.expiry_notes import (
-    first_whole,
-    first_whole_changelog,
-    is_expiring,
-)
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import read_tag_file, tag_names
@@ -76,18 +71,14 @@ def check_table(
         with ThreadPoolExecutor(_AT_ONCE, "headwater-check") as pool:
             found = _Check(storage, latest, history, deep, pool).run()
         files = storage.files
-        gone = [
-            each
-            for each in found.damages
-            if each.root and (not files.exists(each.root) or is_expiring(files, each.root))
-        ]
+        gone = [each for each in found.damages if each.root and not files.exists(each.root)]
         if not gone:
             break
         # Whatever led there has expired since; others may need the same files.
         found.damages = [each for each in found.damages if each not in gone]
         found.damage_count -= len(gone)
     try:
-        orphans = find_orphan_files(storage, latest(), older_than_millis=_ORPHAN_MILLIS)
+        orphans, _ = find_orphan_files(storage, latest, older_than_millis=_ORPHAN_MILLIS)
     except (CorruptData, Unsupported):
         return found
     found.orphans = len(orphans)
@@ -130,33 +121,20 @@ class _Check:
         self._schemas(storage, suffix)
         self._known = self._history(layout.branch)
         line: list[int] = []
-        ids = snapshot_file_ids(files, layout)
-        whole = first_whole(files, layout, ids)
-        for number in self._staying(ids, whole, "snapshots", suffix):
+        for number in snapshot_file_ids(files, layout):
             root = Root(f"snapshot {number}{suffix}", layout.snapshot(number))
             self._files.attempt(root, partial(self._snapshot, storage, root, number, line))
         self._pointer(storage, line, suffix)
         for name in tag_names(files, layout):
             root = Root(f"tag {name}{suffix}", layout.tag(name))
             self._files.attempt(root, partial(self._tag, storage, root, name))
-        whole = first_whole_changelog(files, layout)
-        kept = self._staying(changelog_file_ids(files, layout), whole, "changelogs", suffix)
-        for number in kept:
+        changelogs = changelog_file_ids(files, layout)
+        for number in changelogs:
             root = Root(f"changelog {number}{suffix}", layout.changelog(number))
             self._files.attempt(root, partial(self._changelog, storage, root, number))
         # Expiry takes the oldest first.
-        self._holes(kept, "changelog", suffix, layout.changelog)
+        self._holes(changelogs, "changelog", suffix, layout.changelog)
         self._files.found.warnings += lost_ends(files, layout)
-
-    def _staying(self, ids: Sequence[int], whole: int, kind: str, suffix: str) -> Sequence[int]:
-        """Those of some snapshots or changelogs that no expiry has begun to take."""
-        going = [number for number in ids if number < whole]
-        if going:
-            self._files.found.warnings.append(
-                f"{kind} {going[0]} to {going[-1]}{suffix} are expiring and may lack files; if "
-                f"an expiry was stopped, expire {kind} once more"
-            )
-        return ids[len(going) :]
 
     def _schemas(self, storage: TableStorage, suffix: str) -> None:
         layout = storage.layout

@@ -1,7 +1,8 @@
 """The files that nothing refers to any more once snapshots, changelogs or a tag are gone.
 
-What a commit deleted is held by the snapshots before it alone, so that looking at the commits of
-those that go is enough, and at the neighbours that stay.
+Only the snapshots before a commit hold what it deleted, so that looking at the commits of those
+that go is enough, and at the neighbours that stay. What goes may lack files, as an expiry of
+another engine that was killed leaves it; what stays must not.
 
 Source: ``SnapshotDeletion.java``, ``ChangelogDeletion.java``, ``TagDeletion.java``.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.maintenance.reachable import (
+    Missing,
     OtherBranches,
     added_paths,
     changelog_paths,
@@ -22,6 +24,7 @@ from headwater.storage.maintenance.reachable import (
     index_paths,
     live_paths,
     manifest_names,
+    manifest_names_of_changelog,
     needed_index_paths,
     other_branches,
     produces_changelog,
@@ -30,16 +33,17 @@ from headwater.storage.manifest.data_file import FileKind, FileSource
 from headwater.storage.snapshot.changelog import (
     read_changelog_files,
 )
-from headwater.storage.snapshot.expiry_notes import first_whole
 from headwater.storage.snapshot.files import (
+    expired_meanwhile,
+    read_history,
     read_snapshot_file,
     snapshot_file_ids,
 )
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
-from headwater.storage.snapshot.tag import list_tag_files
+from headwater.storage.snapshot.tag import Tag, read_every_tag
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["Going", "Unneeded", "collect_unneeded", "plan_tag_deletion", "read_snapshots"]
+__all__ = ["Going", "Unneeded", "collect_unneeded", "unneeded_without_tag"]
 
 
 @dataclass
@@ -47,13 +51,17 @@ class Unneeded:
     """Files that nothing refers to any more.
 
     Attributes:
-        data: Sizes of the data files, by URI; they go first, in any order.
-        metadata: URIs of manifests, manifest lists, index files and statistics, in the order they
-            go.
+        data: Sizes of the data files, by URI.
+        metadata: URIs of manifests, manifest lists, index files and statistics.
     """
 
     data: dict[str, int] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        """The URIs of all of them."""
+        return [*self.data, *self.metadata]
 
     def add_manifests(self, storage: TableStorage, names: Iterable[str], needed: set[str]) -> None:
         """Add manifests and manifest lists that are not needed; they are in `needed` then."""
@@ -62,16 +70,10 @@ class Unneeded:
                 needed.add(name)
                 self.metadata.append(storage.layout.manifest(name))
 
-    def delete_metadata(self, storage: TableStorage) -> None:
-        """Delete the metadata, once the data files are gone."""
-        # Oldest first and one after another: a run that is killed leaves the newer ones whole.
-        for path in self.metadata:
-            storage.files.delete(path)
-
 
 @dataclass(frozen=True)
 class Going:
-    """The snapshots and changelogs that an expiry takes away.
+    """The snapshots and changelogs that an expiry removes.
 
     Attributes:
         snapshots: The snapshots that go, oldest first.
@@ -89,7 +91,7 @@ class Going:
 
     @property
     def changelogs_stay(self) -> bool:
-        """True if any snapshot that goes leaves a changelog."""
+        """Whether any snapshot that goes leaves a changelog."""
         return self.first_changelog < self.kept.id
 
     @property
@@ -101,16 +103,13 @@ class Going:
 
 def collect_unneeded(storage: TableStorage, going: Going, latest: Snapshot) -> Unneeded:
     """Everything that only what goes refers to."""
-    tags = sorted(
-        (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
-        key=lambda snapshot: snapshot.id,
-    )
+    tags = _by_id(read_every_tag(storage.files, storage.layout))
     elsewhere = other_branches(storage)
     unneeded = Unneeded()
     _collect_data(storage, going, tags, latest, unneeded)
     for snapshot in going.without_changelog:
         if snapshot.changelog_manifest_list is not None:
-            unneeded.data |= changelog_paths(storage, snapshot)
+            unneeded.data |= changelog_paths(storage, snapshot, missing=Missing.SKIP)
     for path in elsewhere.data & unneeded.data.keys():
         del unneeded.data[path]
     first = min(one.id for one in [*going.changelogs, *going.snapshots])
@@ -161,7 +160,7 @@ def _collect_data(
     for snapshot, sources in _deletions(storage, going):
         entries = delta_entries(storage, snapshot.delta_manifest_list)
         if entries is None:
-            # An expiry that was killed got here: it had deleted the data files before.
+            # Another engine's expiry that was killed: it had deleted the data files before.
             whole = False
             continue
         deleted: dict[str, int] = {}
@@ -192,25 +191,26 @@ def _collect_data(
 
 def _brought_back(storage: TableStorage, going: Going, latest: Snapshot) -> set[str]:
     """Files that overwrites after those that go added: a rollback adds old ones."""
-    found = _added_by_overwrites(
-        storage, read_snapshots(storage, range(going.kept.id, latest.id + 1))
-    )
+    history = read_history(storage.files, storage.layout, going.kept.id, latest.id)
+    paths = _added_by_overwrites(storage, history)
     if going.changelogs_stay and not produces_changelog(storage):
         staying = read_changelog_files(storage.files, storage.layout)
-        for one in [*staying, *going.snapshots]:
-            if going.first_changelog <= one.id and one.commit_kind is CommitKind.OVERWRITE:
-                found |= changelog_paths(storage, one).keys()
-    return found
+        for changelog in [*staying, *going.snapshots]:
+            is_overwrite = changelog.commit_kind is CommitKind.OVERWRITE
+            if going.first_changelog <= changelog.id and is_overwrite:
+                paths |= changelog_paths(storage, changelog).keys()
+    return paths
 
 
 def _added_by_overwrites(storage: TableStorage, snapshots: Iterable[Snapshot]) -> set[str]:
-    found: set[str] = set()
+    paths: set[str] = set()
     for snapshot in snapshots:
         if snapshot.commit_kind is CommitKind.OVERWRITE:
-            found |= added_paths(
-                storage, delta_entries(storage, snapshot.delta_manifest_list) or ()
-            )
-    return found
+            entries = delta_entries(storage, snapshot.delta_manifest_list)
+            if entries is None:
+                raise expired_meanwhile(storage.layout.manifest(snapshot.delta_manifest_list))
+            paths |= added_paths(storage, entries)
+    return paths
 
 
 def _collect_metadata(
@@ -222,20 +222,25 @@ def _collect_metadata(
 ) -> None:
     has_changelog_files = produces_changelog(storage)
     needed = set(elsewhere.manifests)
-    statistics = {one.statistics for one in staying} | elsewhere.statistics
+    statistics = {snapshot.statistics for snapshot in staying} | elsewhere.statistics
     for snapshot in staying:
-        needed.update(manifest_names(storage, snapshot))
+        # Tags keep no changelogs, and a history may begin with a tag.
+        needed.update(manifest_names(storage, snapshot, missing=Missing.SKIP_CHANGELOG))
+    rows = not has_changelog_files
     if going.neighbour is not None:
-        # What a later changelog shares with those that go, the first of them has, too.
-        rows = not has_changelog_files
-        needed.update(manifest_names(storage, going.neighbour, rows=rows))
+        # The first changelog that stays has all that later ones share with those that go.
+        needed.update(manifest_names_of_changelog(storage, going.neighbour, rows=rows))
     for changelog in going.changelogs:
-        names = manifest_names(storage, changelog, rows=not has_changelog_files)
+        names = manifest_names(storage, changelog, rows=rows, missing=Missing.SKIP)
         unneeded.add_manifests(storage, names, needed)
     for snapshot in going.snapshots:
         is_gone = snapshot.id < going.first_changelog
         names = manifest_names(
-            storage, snapshot, rows=is_gone or has_changelog_files, changelog=is_gone
+            storage,
+            snapshot,
+            rows=is_gone or has_changelog_files,
+            changelog=is_gone,
+            missing=Missing.SKIP,
         )
         unneeded.add_manifests(storage, names, needed)
         if snapshot.statistics is not None and snapshot.statistics not in statistics:
@@ -253,59 +258,61 @@ def _collect_indexes(
 ) -> None:
     """Index files and index manifests that only the snapshots that go name.
 
-    An index file goes before the index manifest that names it, so that a run that is killed leaves
-    what tells the next one. Source: ``SnapshotDeletion.cleanUnusedIndexManifests``.
+    Source: ``SnapshotDeletion.cleanUnusedIndexManifests``.
     """
-    manifests = {one.index_manifest for one in staying}
-    old = {one.index_manifest: one for one in going if one.index_manifest is not None}
-    unused = [one for name, one in old.items() if name not in manifests | elsewhere.manifests]
+    manifests = {snapshot.index_manifest for snapshot in staying}
+    old = {
+        snapshot.index_manifest: snapshot
+        for snapshot in going
+        if snapshot.index_manifest is not None
+    }
+    kept = manifests | elsewhere.manifests
+    unused = {name: snapshot for name, snapshot in old.items() if name not in kept}
     if not unused:
         return
     needed = set(elsewhere.indexes)
-    later = [] if latest is None or not staying else read_snapshots(
-        storage, range(max(one.id for one in staying) + 1, latest.id + 1)
-    )  # fmt: skip
+    later: list[Snapshot] = []
+    if latest is not None and staying:
+        first = max(snapshot.id for snapshot in staying) + 1
+        later = read_history(storage.files, storage.layout, first, latest.id)
     # A rollback brings old index files back, with an overwrite.
-    brought_back = [one for one in later if one.commit_kind is CommitKind.OVERWRITE]
-    for one in {one.index_manifest: one for one in [*staying, *brought_back]}.values():
-        manifests.add(one.index_manifest)
-        needed.update(needed_index_paths(storage, one))
-    for one in unused:
-        if one.index_manifest is None or one.index_manifest in manifests:
+    brought_back = [snapshot for snapshot in later if snapshot.commit_kind is CommitKind.OVERWRITE]
+    named = {snapshot.index_manifest: snapshot for snapshot in [*staying, *brought_back]}
+    for snapshot in named.values():
+        manifests.add(snapshot.index_manifest)
+        needed.update(needed_index_paths(storage, snapshot))
+    for name, snapshot in unused.items():
+        if name in manifests:
             continue
-        for path in index_paths(storage, one) or ():
+        for path in index_paths(storage, snapshot) or ():
             if path not in needed:
                 needed.add(path)
                 unneeded.metadata.append(path)
-        unneeded.metadata.append(storage.layout.manifest(one.index_manifest))
+        unneeded.metadata.append(storage.layout.manifest(name))
 
 
-def read_snapshots(storage: TableStorage, ids: Iterable[int]) -> list[Snapshot]:
-    """Snapshots from their files; those that are gone are left out."""
-    found = (read_snapshot_file(storage.files, storage.layout, number) for number in ids)
-    return [snapshot for snapshot in found if snapshot is not None]
+def _by_id(tags: Iterable[Tag]) -> list[Snapshot]:
+    return sorted((tag.snapshot for tag in tags), key=lambda snapshot: snapshot.id)
 
 
-def _following(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> list[Snapshot]:
-    """The first snapshot after a tag's that stays, as a list of one; of none without any."""
-    ids = snapshot_file_ids(storage.files, storage.layout)
-    whole = first_whole(storage.files, storage.layout, ids)
-    for number in ids:
-        if number > tagged.id and number >= whole:
-            found = read_snapshot_file(storage.files, storage.layout, number)
-            if found is not None:
-                return [found]
-    # The others expired since the listing.
-    return [] if latest is None or latest.id < tagged.id else [latest]
+def _following(storage: TableStorage, tagged: Snapshot) -> list[Snapshot]:
+    """The first snapshot after a tag's, as a list of one; of none without any."""
+    for number in snapshot_file_ids(storage.files, storage.layout):
+        if number > tagged.id:
+            return read_history(storage.files, storage.layout, number, number)
+    return []
 
 
-def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot | None) -> Unneeded:
-    """The files that only a tag kept, once the tag itself is deleted.
+def unneeded_without_tag(
+    storage: TableStorage, tagged: Snapshot, latest: Snapshot | None, *, tag: str | None
+) -> Unneeded:
+    """The files that only a tag keeps.
 
     Args:
         storage: The table.
-        tagged: The snapshot that the tag named.
+        tagged: The snapshot that the tag names, or named.
         latest: The table's latest snapshot.
+        tag: The tag, if it is still there.
 
     Returns:
         No files while the snapshot itself or another tag of it exists.
@@ -318,11 +325,9 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
         return Unneeded()
     if read_snapshot_file(storage.files, storage.layout, tagged.id) is not None:
         return Unneeded()
-    tags = sorted(
-        (tag.snapshot for tag in list_tag_files(storage.files, storage.layout)),
-        key=lambda snapshot: snapshot.id,
-    )
-    if any(tag.id == tagged.id for tag in tags):
+    every = read_every_tag(storage.files, storage.layout)
+    tags = _by_id(other for other in every if other.name != tag)
+    if any(other.id == tagged.id for other in tags):
         return Unneeded()
     try:
         live = live_paths(storage, tagged)
@@ -331,9 +336,9 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
             raise
         # Its snapshot had expired before the tag held it: what is left of it is orphans.
         return Unneeded()
-    at = bisect_left([tag.id for tag in tags], tagged.id)
+    at = bisect_left([other.id for other in tags], tagged.id)
     # Between two neighbours that both lack a file, nothing else can hold it.
-    neighbours = [*tags[max(at - 1, 0) : at + 1], *_following(storage, tagged, latest)]
+    neighbours = [*tags[max(at - 1, 0) : at + 1], *_following(storage, tagged)]
     changelogs = read_changelog_files(storage.files, storage.layout)
     elsewhere = other_branches(storage)
     unneeded = Unneeded(dict.fromkeys(live, 0))
@@ -341,15 +346,14 @@ def plan_tag_deletion(storage: TableStorage, tagged: Snapshot, latest: Snapshot 
     for snapshot in neighbours:
         needed |= live_paths(storage, snapshot)
     if neighbours and latest is not None:
-        needed |= _added_by_overwrites(
-            storage, read_snapshots(storage, range(neighbours[-1].id + 1, latest.id + 1))
-        )
+        history = read_history(storage.files, storage.layout, neighbours[-1].id + 1, latest.id)
+        needed |= _added_by_overwrites(storage, history)
     manifests = set(elsewhere.manifests)
     for changelog in changelogs:
         # Without changelog files, a changelog is the files that its commit added.
         needed |= changelog_paths(storage, changelog).keys()
         rows = not produces_changelog(storage)
-        manifests.update(manifest_names(storage, changelog, rows=rows))
+        manifests.update(manifest_names_of_changelog(storage, changelog, rows=rows))
     for path in needed & unneeded.data.keys():
         del unneeded.data[path]
     _collect_metadata(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from headwater.storage.errors import CorruptData, NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.scan.split import Split, WantedSnapshot
-from headwater.storage.snapshot.expiry_notes import first_whole_changelog, is_expiring
 from headwater.storage.snapshot.files import read_snapshot_file
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
@@ -115,15 +114,12 @@ def _has_expired(storage: TableStorage, wanted: WantedSnapshot) -> bool:
 
 
 def rows_expired(storage: TableStorage, snapshot_id: int) -> bool:
-    """True if a snapshot is gone, or may lack files as an expiry has begun to take it."""
-    path = storage.layout.snapshot(snapshot_id)
-    return not storage.files.exists(path) or is_expiring(storage.files, path)
+    """Whether a snapshot is gone; its file goes before any that it needs."""
+    return not storage.files.exists(storage.layout.snapshot(snapshot_id))
 
 
 def changes_expired(storage: TableStorage, snapshot_id: int) -> bool:
-    """True if the changes of a snapshot are gone, or may be going."""
-    if snapshot_id < first_whole_changelog(storage.files, storage.layout):
-        return True
+    """Whether the changes of a snapshot are gone."""
     layout = storage.layout
     paths = (layout.snapshot(snapshot_id), layout.changelog(snapshot_id))
     return not any(storage.files.exists(path) for path in paths)

@@ -26,7 +26,6 @@ from headwater.storage.scan.pruning import Pruner
 from headwater.storage.scan.split import ScanPlan
 from headwater.storage.schema.read_start import BY_CREATION, ReadStart, StartMode
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
-from headwater.storage.snapshot.expiry_notes import first_whole_changelog
 from headwater.storage.snapshot.files import snapshot_file_ids
 from headwater.storage.snapshot.history import is_in_history
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot, SnapshotIdentity
@@ -292,10 +291,7 @@ def earliest_changes(storage: TableStorage, newest: Snapshot | None) -> StreamPo
 def _ids_with_changes(storage: TableStorage) -> list[int]:
     """The ids of the snapshots whose changes can be read, ascending."""
     files, layout = storage.files, storage.layout
-    # The note first: what goes afterwards is told when it is read.
-    first = first_whole_changelog(files, layout)
-    present = {*changelog_file_ids(files, layout), *snapshot_file_ids(files, layout)}
-    return sorted(number for number in present if number >= first)
+    return sorted({*changelog_file_ids(files, layout), *snapshot_file_ids(files, layout)})
 
 
 def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:

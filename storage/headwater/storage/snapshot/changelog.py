@@ -12,12 +12,11 @@ from __future__ import annotations
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.files import check_id
+from headwater.storage.snapshot.files import check_id, expired_meanwhile
 from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = [
     "changelog_file_ids",
-    "delete_changelog_file",
     "delete_changelog_hints",
     "read_changelog_file",
     "read_changelog_files",
@@ -54,24 +53,23 @@ def read_changelog_file(
 
 
 def read_changelog_files(files: FileAccess, layout: TableLayout) -> list[Snapshot]:
-    """All changelogs, oldest first; one that expired since the listing is left out.
+    """All changelogs, oldest first, to keep what they need.
 
     Raises:
-        CorruptData: A file is not a changelog.
+        CorruptData: A file is not a changelog, or went since the listing.
     """
-    ids = changelog_file_ids(files, layout)
-    found = (read_changelog_file(files, layout, number) for number in ids)
-    return [changelog for changelog in found if changelog is not None]
+    changelogs: list[Snapshot] = []
+    for number in changelog_file_ids(files, layout):
+        changelog = read_changelog_file(files, layout, number)
+        if changelog is None:
+            raise expired_meanwhile(layout.changelog(number))
+        changelogs.append(changelog)
+    return changelogs
 
 
 def write_changelog_file(files: FileAccess, layout: TableLayout, snapshot: Snapshot) -> None:
     """Leave a snapshot's changelog, in the place of one that a rolled back snapshot left."""
     files.write(layout.changelog(snapshot.id), snapshot.to_json().encode())
-
-
-def delete_changelog_file(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
-    """Delete a changelog; nothing happens when there is none."""
-    files.delete(layout.changelog(snapshot_id))
 
 
 def write_latest_changelog_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:

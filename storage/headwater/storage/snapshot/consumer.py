@@ -20,6 +20,7 @@ from headwater.storage.types.data_type import Json
 
 __all__ = [
     "Consumer",
+    "check_consumer",
     "check_consumer_id",
     "consumer_statuses",
     "delete_consumer_file",
@@ -137,8 +138,8 @@ def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer
     return sorted(found, key=lambda consumer: consumer.consumer_id)
 
 
-def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consumer) -> None:
-    """Create or move a consumer."""
+def check_consumer(consumer: Consumer) -> None:
+    """Reject a position that cannot be saved; raises Invalid."""
     check_consumer_id(consumer.consumer_id)
     if consumer.next_snapshot < 1:
         raise Invalid(
@@ -150,6 +151,11 @@ def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consum
             f"consumer '{consumer.consumer_id}': {consumer.next_snapshot} is more than a snapshot "
             "id can be"
         )
+
+
+def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consumer) -> None:
+    """Create or move a consumer."""
+    check_consumer(consumer)
     files.write(layout.consumer(consumer.consumer_id), consumer.to_json().encode())
 
 

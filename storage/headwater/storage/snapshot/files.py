@@ -23,8 +23,10 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = [
     "FileSnapshotPointer",
+    "expired_meanwhile",
     "hinted_earliest",
     "read_hint",
+    "read_history",
     "read_snapshot_file",
     "snapshot_file_ids",
     "write_earliest_hint",
@@ -47,6 +49,30 @@ def read_snapshot_file(files: FileAccess, layout: TableLayout, snapshot_id: int)
         return None
     check_id(found, snapshot_id, path)
     return found
+
+
+def read_history(files: FileAccess, layout: TableLayout, first: int, last: int) -> list[Snapshot]:
+    """The snapshots between two ids, both included, to keep what they need.
+
+    Raises:
+        CorruptData: One of them does not exist: it expired meanwhile or is lost.
+    """
+    history: list[Snapshot] = []
+    for number in range(first, last + 1):
+        snapshot = read_snapshot_file(files, layout, number)
+        if snapshot is None:
+            raise expired_meanwhile(layout.snapshot(number))
+        history.append(snapshot)
+    return history
+
+
+def expired_meanwhile(path: str) -> CorruptData:
+    """The error about a root that goes, or is gone, while what it needs is collected."""
+    error = CorruptData(
+        f"{path} does not exist, so it is not known what it needs: it expired meanwhile, or is lost"
+    )
+    error.__cause__ = NotFound(f"{path} does not exist")
+    return error
 
 
 def check_id(found: Snapshot, snapshot_id: int, path: str) -> None:

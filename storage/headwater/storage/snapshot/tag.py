@@ -26,6 +26,7 @@ __all__ = [
     "delete_tag_file",
     "expired_tags",
     "list_tag_files",
+    "read_every_tag",
     "read_tag_file",
     "tag_names",
     "write_tag_file",
@@ -33,8 +34,8 @@ __all__ = [
 
 _CREATED = "tagCreateTime"
 _RETAINED = "tagTimeRetained"
-HOLD_PREFIX = "headwater-rollback-"
-"""The beginning of the names of tags that rollbacks make for themselves, and delete again."""
+HOLD_PREFIX = "headwater-hold-"
+"""How the names of tags begin that a job creates to keep files while it runs."""
 
 _PREFIX = "tag-"
 
@@ -128,6 +129,22 @@ def list_tag_files(files: FileAccess, layout: TableLayout) -> list[Tag]:
     names = tag_names(files, layout)
     # A tag deleted since the listing is no longer a tag.
     return [tag for name in names if (tag := read_tag_file(files, layout, name)) is not None]
+
+
+def read_every_tag(files: FileAccess, layout: TableLayout) -> list[Tag]:
+    """All tags of a table and branch, by name, to keep what they need.
+
+    Raises:
+        CorruptData: A file is not a tag, or went since the listing.
+    """
+    tags: list[Tag] = []
+    for name in tag_names(files, layout):
+        path = layout.tag(name)
+        try:
+            tags.append(Tag.from_json(name, files.read(path), path))
+        except NotFound as error:
+            raise CorruptData(f"{path} was deleted or renamed while tags were read") from error
+    return tags
 
 
 def expired_tags(storage: TableStorage, before_millis: int | None = None) -> list[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "BranchRow",
     "ConsumerLeaseRow",
     "DatabaseRow",
+    "DeletionRow",
     "DroppedTableRow",
     "EventPositionRow",
     "EventRow",
@@ -62,7 +63,7 @@ __all__ = [
     "WarehouseRow",
 ]
 
-REVISION = "0013"
+REVISION = "0014"
 """The revision script that makes the tables as they are described here."""
 
 VERSION_TABLE = "hw_version"
@@ -186,7 +187,9 @@ class DatabaseRow(Base):
 class TableRow(Base):
     """A table's identity and place; what changes with its data is in `BranchRow`.
 
-    `kind` is its type, as option ``type`` names it.
+    `kind` is its type, as option ``type`` names it. `references_version` grows with every change of
+    its tags, branches, consumers and rollbacks, and with every deletion of its files; see
+    `headwater.catalog.sql.history.references`.
     """
 
     __tablename__ = "hw_tables"
@@ -208,6 +211,7 @@ class TableRow(Base):
     updated_by: Mapped[str | None] = mapped_column(String(255))
     kind: Mapped[str] = mapped_column(String(32), server_default=text("'table'"))
     is_protected: Mapped[bool] = mapped_column(server_default=false())
+    references_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
 class DroppedTableRow(Base):
@@ -384,6 +388,18 @@ class LabelRow(Base):
     updated_by: Mapped[str | None] = mapped_column(String(255))
 
 
+class DeletionRow(Base):
+    """A deletion of a table's files that was committed and is not finished: at most one a table."""
+
+    __tablename__ = "hw_deletions"
+
+    table_id: Mapped[str] = mapped_column(ForeignKey(TableRow.id), primary_key=True)
+    deletion_id: Mapped[str] = mapped_column(ID)
+    branch: Mapped[str] = mapped_column(NAME)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(String(255))
+
+
 class ConsumerLeaseRow(Base):
     """The right to move a consumer, which one reader has at a time until `expires_at`.
 
@@ -421,9 +437,9 @@ class PlaceRow(Base):
 
 
 class OutboxRow(Base):
-    """A decision that storage has yet to follow; those of a branch are followed in id order.
+    """A decision that is not applied to storage yet; those of a branch are applied in id order.
 
-    What `action`, `number` and `path` mean is said by `headwater.catalog.sql.outbox.outbox.Action`.
+    `headwater.catalog.sql.outbox.action.Action` describes its `number`, `path` and `document`.
     """
 
     __tablename__ = "hw_outbox"
@@ -438,6 +454,7 @@ class OutboxRow(Base):
     number: Mapped[int] = mapped_column(BigInteger)
     path: Mapped[str] = mapped_column(Text)
     created_at: Mapped[int] = mapped_column(BigInteger)
+    document: Mapped[str | None] = mapped_column(DOCUMENT)
 
 
 class EventRow(Base):

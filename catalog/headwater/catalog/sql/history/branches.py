@@ -37,14 +37,16 @@ from headwater.catalog.sql.history.branch_history import (
     copy_rows,
     delete_branch_rows,
 )
-from headwater.catalog.sql.history.snapshot_reads import (
-    SnapshotReads,
-    refuse_expiring,
-    settled_table,
+from headwater.catalog.sql.history.references import (
+    MAX_ATTEMPTS,
+    raise_version,
+    reference_table,
 )
+from headwater.catalog.sql.history.snapshot_reads import SnapshotReads
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.outbox import Outbox
+from headwater.catalog.sql.outbox.stale import marks
 from headwater.catalog.sql.queries.lookup import (
     TableRecord,
     find_table,
@@ -57,12 +59,8 @@ from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.schema.chain import CHAIN_BRANCH_OPTIONS
 from headwater.storage.schema.other_branch import OTHER_BRANCH_OPTIONS
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.expiry_notes import first_whole
-from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["SqlBranches"]
-
-_ATTEMPTS = 10
 
 
 class SqlBranches:
@@ -104,8 +102,8 @@ class SqlBranches:
         check_branch_name(branch)
         if from_tag is not None and from_snapshot is not None:
             raise Invalid(f"branch '{branch}': give a tag or a snapshot to begin with, not both")
-        for _ in range(_ATTEMPTS):
-            record = settled_table(self._context, self._outbox, identifier)
+        for _ in range(MAX_ATTEMPTS):
+            record = reference_table(self._context, self._outbox, identifier)
             self._refuse_taken(record, branch)
             try:
                 fork = find_fork(self._context, self._snapshots, record, from_tag, from_snapshot)
@@ -116,24 +114,14 @@ class SqlBranches:
                 continue  # something else came first, a branch of the name even: look again
             if created:
                 self._outbox.finish(record.id, branch, f"branch '{branch}' is created")
-                if fork is not None:
-                    self._require_held(record, branch, fork.snapshot)
                 return
         raise table_busy(identifier)
-
-    def _require_held(self, record: TableRecord, branch: str, snapshot: Snapshot) -> None:
-        """Drop a new branch again if the snapshot it begins with is expiring at this moment."""
-        try:
-            refuse_expiring(self._context.files, record, snapshot)
-        except NotFound:
-            self.drop(record.identifier, branch)
-            raise
 
     def rename(self, identifier: Identifier, branch: str, new_name: str) -> None:
         """Give a branch another name; its files have moved when this returns."""
         _refuse_main(branch, "renamed")
         check_branch_name(new_name)
-        for _ in range(_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             record = self._branch(identifier, branch)
             self._refuse_taken(record, new_name)
             try:
@@ -150,15 +138,14 @@ class SqlBranches:
         _refuse_main(branch, "what another branch is forwarded to")
         if branch == identifier.branch:
             raise Invalid(f"{identifier}: a branch cannot be forwarded to itself")
-        for _ in range(_ATTEMPTS):
-            target = settled_table(self._context, self._outbox, identifier)
+        for _ in range(MAX_ATTEMPTS):
+            target = reference_table(self._context, self._outbox, identifier)
             source = self._branch(identifier, branch)
             existing = self._snapshots.existing(source)
             if not existing:
                 return
-            first = first_whole(self._context.files, source.layout, existing)
             forwarded = self._sql.write(
-                partial(self._forward, seen=target, other=source, first=first)
+                partial(self._forward, seen=target, other=source, first=existing[0])
             )
             if forwarded:
                 self._outbox.finish(target.id, target.branch, f"{identifier} is forwarded")
@@ -168,9 +155,10 @@ class SqlBranches:
     def drop(self, identifier: Identifier, branch: str) -> None:
         """Drop a branch; its files are gone when this returns."""
         _refuse_main(branch, "dropped")
-        for _ in range(_ATTEMPTS):
-            record = read_table(self._context, branch_of(identifier, MAIN_BRANCH))
-            record.require_snapshots()
+        for _ in range(MAX_ATTEMPTS):
+            record = reference_table(
+                self._context, self._outbox, branch_of(identifier, MAIN_BRANCH)
+            )
             self._settle_users(record.id, TableLayout(record.path, branch).branch_location)
             dropped = self._sql.write(partial(self._drop, seen=record, branch=branch))
             if dropped:
@@ -185,7 +173,7 @@ class SqlBranches:
         name = branch_of(identifier, branch)
         main = read_table(self._context, branch_of(identifier, MAIN_BRANCH))
         try:
-            return settled_table(self._context, self._outbox, name)
+            return reference_table(self._context, self._outbox, name)
         except NotFound as error:
             raise _branch_not_found(main.identifier, branch) from error
 
@@ -194,7 +182,7 @@ class SqlBranches:
         directory = TableLayout(record.path, branch).branch_location
         table = branch_of(record.identifier, MAIN_BRANCH)
         seen: str | None = None
-        for _ in range(_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             with self._sql.read() as connection:
                 exists = _has_branch(connection, record.id, branch)
             if exists:
@@ -235,9 +223,9 @@ class SqlBranches:
         directory = TableLayout(record.path, branch).branch_location
         if record.id != seen.id or record.is_pending or _users(connection, record.id, directory):
             return False
-        snapshot = None if fork is None else fork.snapshot
-        if snapshot is not None and snapshot.id > record.snapshot_id:
+        if not raise_version(connection, seen):
             return False
+        snapshot = None if fork is None else fork.snapshot
         row = {
             "table_id": record.id,
             "branch": branch,
@@ -280,6 +268,8 @@ class SqlBranches:
             return False
         if _users(connection, record.id, new) or _users(connection, record.id, old):
             return False
+        if not raise_version(connection, seen):
+            return False
         copy_rows(connection, BranchRow, record.id, record.branch, new_name, true())
         for model in (SchemaRow, SnapshotRow, PartitionRow, ConsumerLeaseRow):
             connection.execute(
@@ -302,14 +292,19 @@ class SqlBranches:
         # A branch's later commits would do no harm, but its own rollback might.
         if target.id != seen.id or target.is_pending or source != other:
             return False
+        if not raise_version(connection, seen):
+            return False
         common = common_snapshot(connection, target.id, target.branch, source.branch)
-        connection.execute(
-            delete(SnapshotRow).where(
-                SnapshotRow.table_id == target.id,
-                SnapshotRow.branch == target.branch,
-                SnapshotRow.snapshot_id > common,
-            )
+        own = (
+            SnapshotRow.table_id == target.id,
+            SnapshotRow.branch == target.branch,
+            SnapshotRow.snapshot_id > common,
         )
+        later = connection.execute(
+            select(SnapshotRow.snapshot_id, SnapshotRow.document).where(*own)
+        )
+        removed = marks((number, document) for number, document in later)
+        connection.execute(delete(SnapshotRow).where(*own))
         before = read_schema(connection, target)
         delete_branch_rows(connection, target.id, target.branch, (SchemaRow, PartitionRow))
         copy = (target.id, source.branch, target.branch)
@@ -339,7 +334,7 @@ class SqlBranches:
             target.branch,
             number=common,
             path=source.layout.branch_location,
-            layout=target.layout,
+            document=removed,
         )
         details: dict[str, Detail] = {
             **of_branch(target.branch),
@@ -362,7 +357,7 @@ class SqlBranches:
     def _drop(self, connection: Connection, seen: TableRecord, branch: str) -> bool:
         _lock(connection, seen.id, {MAIN_BRANCH, branch})
         main = find_table(connection, self._context, seen.identifier)
-        if main.id != seen.id:
+        if main.id != seen.id or not raise_version(connection, seen):
             return False
         if not _has_branch(connection, main.id, branch):
             raise _branch_not_found(main.identifier, branch)

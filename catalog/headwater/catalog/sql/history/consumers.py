@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -20,27 +21,33 @@ from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.consumer_leases import (
     check_lease,
     check_owner,
-    find_lease,
     give_back,
     revoke,
     take_lease,
 )
-from headwater.catalog.sql.history.snapshot_reads import readable_table, settled_table
+from headwater.catalog.sql.history.references import (
+    MAX_ATTEMPTS,
+    raise_version,
+    reference_table,
+)
+from headwater.catalog.sql.history.snapshot_reads import readable_table, snapshot_not_found
 from headwater.catalog.sql.history.statistics import chunks, read_schema
 from headwater.catalog.sql.history.stream_counts import COUNT_COLUMNS, StreamCounts
+from headwater.catalog.sql.outbox.action import Action
 from headwater.catalog.sql.outbox.outbox import Outbox
 from headwater.catalog.sql.queries.lookup import (
     TableRecord,
     find_snapshot_document,
     find_table,
     lock_branch,
+    table_busy,
 )
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.errors import CorruptData
 from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.snapshot.consumer import (
     Consumer,
-    check_consumer_id,
+    check_consumer,
     consumer_statuses,
     delete_consumer_file,
     read_consumer_file,
@@ -54,6 +61,23 @@ __all__ = ["SqlConsumers"]
 # again (Consumer.java).
 _READ_ATTEMPTS = 5
 _SECONDS_BETWEEN_READS = 0.05
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A move of a consumer.
+
+    Attributes:
+        consumer_id: The consumer.
+        moved: The consumer as it is afterwards; None if it is deleted.
+        owner: The owner of its lease who moves it; None for a move by hand.
+        is_reference: Whether expiry may have to keep more for it than before.
+    """
+
+    consumer_id: str
+    moved: Consumer | None
+    owner: str | None
+    is_reference: bool = False
 
 
 class SqlConsumers:
@@ -120,56 +144,108 @@ class SqlConsumers:
         force: bool = False,
     ) -> None:
         """Move a consumer, creating it if need be; None deletes it."""
+        wanted = None
         if next_snapshot is not None:
-            check_consumer_id(consumer_id)
-        wanted = (
-            None
-            if next_snapshot is None
-            else Consumer(consumer_id, next_snapshot, full_read=full_read)
-        )
-        record = settled_table(self._context, self._outbox, identifier)
-        if owner is None:
-            with self._context.database.read() as connection:
-                is_leased = find_lease(connection, record, consumer_id) is not None
-            if not is_leased:
-                self._context.database.write(
-                    lambda connection: self._reset(connection, record, consumer_id, wanted)
-                )
+            wanted = Consumer(consumer_id, next_snapshot, full_read=full_read)
+            check_consumer(wanted)
+        for _ in range(MAX_ATTEMPTS):
+            record = reference_table(self._context, self._outbox, identifier)
+            move = self._planned(record, consumer_id, wanted, owner)
+            now = self._context.database.certain_now_millis()
+            if self._context.database.write(partial(self._reset, record, move, now, force)):
+                if move.is_reference:
+                    done = f"consumer '{consumer_id}' is set"
+                    self._outbox.finish(record.id, record.branch, done)
                 return
-        now = self._context.database.certain_now_millis()
+        raise table_busy(identifier)
 
-        def work(connection: Connection) -> None:
-            # While the lease is locked, nobody takes it who would move the consumer, too.
-            if owner is None:
-                revoke(connection, record, consumer_id, now, force=force)
-                self._reset(connection, record, consumer_id, wanted)
-            else:
-                # A reader that goes on is no event: it only reads.
-                check_owner(connection, record, consumer_id, owner)
-                self._move(record, consumer_id, wanted)
+    def _planned(
+        self, record: TableRecord, consumer_id: str, wanted: Consumer | None, owner: str | None
+    ) -> _Move:
+        """A move, which changes what expiry has to keep unless it is one forward."""
+        if wanted is None:
+            return _Move(consumer_id, None, owner)
+        moved = replace(wanted, last_uuid=self._uuid(record, wanted.last_snapshot))
+        present = self._present(record, consumer_id)
+        if present is not None and present.next_snapshot <= wanted.next_snapshot:
+            return _Move(consumer_id, moved, owner)
+        self._require_snapshot(record, wanted)
+        return _Move(consumer_id, moved, owner, is_reference=True)
 
-        self._context.database.write(work)
+    def _present(self, record: TableRecord, consumer_id: str) -> Consumer | None:
+        """The saved position, unless it has expired or cannot be read: a reset mends it."""
+        with self._context.database.read() as connection:
+            expired_before = self._expired_before(read_schema(connection, record).table_options)
+        statuses = dict(consumer_statuses(self._files, record.layout))
+        moved_at = statuses.get(consumer_id)
+        if moved_at is None or (expired_before is not None and moved_at < expired_before):
+            return None
+        with suppress(CorruptData):
+            return read_consumer_file(self._files, record.layout, consumer_id)
+        return None
+
+    def _require_snapshot(self, record: TableRecord, wanted: Consumer) -> None:
+        """Raise NotFound if a position is one of a snapshot whose changes have expired."""
+        number, layout = wanted.next_snapshot, record.layout
+        if number > record.snapshot_id:
+            return
+        paths = [layout.snapshot(number)]
+        if not wanted.full_read:
+            paths.append(layout.changelog(number))
+        if not any(self._files.exists(path) for path in paths):
+            raise snapshot_not_found(record.identifier, str(number))
 
     def _reset(
         self,
+        seen: TableRecord,
+        move: _Move,
+        now: int,
+        force: bool,
         connection: Connection,
-        record: TableRecord,
-        consumer_id: str,
-        wanted: Consumer | None,
-    ) -> None:
-        lock_branch(connection, record.id, record.branch)
-        self._move(record, consumer_id, wanted)
-        next_snapshot = None if wanted is None else wanted.next_snapshot
-        details = {"consumer": consumer_id, "next": next_snapshot, **of_branch(record.branch)}
-        subject = Subject.table(record.identifier, record.id)
-        record_event(connection, self._context, EventType.RESET_CONSUMER, subject, details)
-
-    def _move(self, record: TableRecord, consumer_id: str, wanted: Consumer | None) -> None:
-        if wanted is None:
-            delete_consumer_file(self._files, record.layout, consumer_id)
+    ) -> bool:
+        """Move or delete a consumer; False if references changed since they were read."""
+        # The branch, the table, the lease: in the order of those who take several.
+        lock_branch(connection, seen.id, seen.branch)
+        record = find_table(connection, self._context, seen.identifier)
+        if record.id != seen.id:
+            return False
+        if move.is_reference:
+            if not raise_version(connection, seen):
+                return False
+        elif move.moved is not None and record.references_version != seen.references_version:
+            return False  # the consumer may have been moved back, or deleted for being idle
+        # While the lease is locked, no other reader takes it and moves the consumer.
+        if move.owner is None:
+            revoke(connection, record, move.consumer_id, now, force=force)
         else:
-            moved = replace(wanted, last_uuid=self._uuid(record, wanted.last_snapshot))
-            write_consumer_file(self._files, record.layout, moved)
+            check_owner(connection, record, move.consumer_id, move.owner)
+        self._apply(connection, record, move)
+        if move.owner is None:
+            # A reader that goes on is no event: it only reads.
+            next_snapshot = None if move.moved is None else move.moved.next_snapshot
+            details = {
+                "consumer": move.consumer_id,
+                "next": next_snapshot,
+                **of_branch(record.branch),
+            }
+            subject = Subject.table(record.identifier, record.id)
+            record_event(connection, self._context, EventType.RESET_CONSUMER, subject, details)
+        return True
+
+    def _apply(self, connection: Connection, record: TableRecord, move: _Move) -> None:
+        if move.moved is None:
+            delete_consumer_file(self._files, record.layout, move.consumer_id)
+        elif move.is_reference:
+            self._outbox.add(
+                connection,
+                Action.CONSUMER,
+                record.id,
+                record.branch,
+                path=move.consumer_id,
+                document=move.moved.to_json(),
+            )
+        else:
+            write_consumer_file(self._files, record.layout, move.moved)
 
     def lease(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Connection
@@ -20,31 +19,23 @@ from headwater.catalog.sql.history.manifest_sizes import (
     measure,
     recorded,
 )
-from headwater.catalog.sql.history.snapshot_reads import (
-    SnapshotReads,
-    refuse_expiring,
-    settled_table,
-    snapshot_not_found,
+from headwater.catalog.sql.history.references import (
+    MAX_ATTEMPTS,
+    raise_version,
+    reference_table,
 )
+from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, snapshot_not_found
 from headwater.catalog.sql.history.statistics import apply_statistics
 from headwater.catalog.sql.outbox.action import Action
+from headwater.catalog.sql.outbox.stale import marks
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
-from headwater.storage.errors import Conflict, HeadwaterError, NotFound, ResourceType
+from headwater.storage.errors import Conflict, NotFound, ResourceType
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import (
-    HOLD_PREFIX,
-    Tag,
-    delete_tag_file,
-    read_tag_file,
-    write_tag_file,
-)
+from headwater.storage.snapshot.tag import read_tag_file
 from headwater.storage.table_storage import PartitionStatistics
 from headwater.storage.types.data_type import Json
 
 __all__ = ["Rollbacks", "reversed_statistics"]
-
-_ATTEMPTS = 10
-_HOLD_MILLIS = 60 * 60 * 1000
 
 
 class Rollbacks(SnapshotReads):
@@ -54,55 +45,54 @@ class Rollbacks(SnapshotReads):
         self, identifier: Identifier, snapshot_id: int, from_snapshot: int | None = None
     ) -> None:
         """Make an earlier snapshot the latest; NotFound (SNAPSHOT), Conflict."""
-        record = settled_table(self._context, self._outbox, identifier)
-        target = self.kept(record, snapshot_id)
-        if target is None:
-            raise snapshot_not_found(identifier, str(snapshot_id))
-        self._roll_back(record, target, from_snapshot)
+
+        def target_of(record: TableRecord) -> Snapshot:
+            target = self.kept(record, snapshot_id)
+            if target is None:
+                raise snapshot_not_found(identifier, str(snapshot_id))
+            return target
+
+        self._roll_back(identifier, target_of, from_snapshot)
 
     def rollback_to_tag(
         self, identifier: Identifier, tag: str, from_snapshot: int | None = None
     ) -> None:
-        """Make a tag's snapshot the latest, be it expired or not; NotFound (TAG), Conflict."""
-        record = settled_table(self._context, self._outbox, identifier)
-        found = None
-        if tag and "/" not in tag:
-            found = read_tag_file(self._context.files, record.layout, tag)
-        if found is None or not 0 < found.snapshot.id <= record.snapshot_id:
-            raise NotFound(
-                f"table {identifier} has no tag '{tag}' on a snapshot of its history",
-                resource_type=ResourceType.TAG,
-                resource_name=tag,
-            )
-        self._roll_back(record, found.snapshot, from_snapshot)
+        """Make a tag's snapshot the latest, even an expired one; NotFound (TAG), Conflict."""
 
-    def _roll_back(self, seen: TableRecord, target: Snapshot, from_snapshot: int | None) -> None:
-        expected = seen.snapshot_id if from_snapshot is None else from_snapshot
-        _expect(seen, expected)
-        with self._held(seen, target) as hold:
-            self._roll_back_held(seen, target, expected, hold)
+        def target_of(record: TableRecord) -> Snapshot:
+            existing = None
+            if tag and "/" not in tag:
+                existing = read_tag_file(self._context.files, record.layout, tag)
+            if existing is None or not 0 < existing.snapshot.id <= record.snapshot_id:
+                raise NotFound(
+                    f"table {identifier} has no tag '{tag}' on a snapshot of its history",
+                    resource_type=ResourceType.TAG,
+                    resource_name=tag,
+                )
+            return existing.snapshot
 
-    @contextmanager
-    def _held(self, seen: TableRecord, target: Snapshot) -> Generator[str]:
-        """Keep a snapshot's files by a tag, until all see it as the latest; the tag's name.
+        self._roll_back(identifier, target_of, from_snapshot)
 
-        An expiry, or whoever deletes the snapshot's last tag, looks for tags after saying so: one
-        of the two sees the other, however long the database takes.
-        """
-        files, runtime = self._context.files, self._context.runtime
-        name = f"{HOLD_PREFIX}{target.id}-{runtime.new_uuid()}"
-        # A rollback that dies before it is decided leaves it, and its time goes by.
-        tag = Tag(name, target, runtime.now_millis(), _HOLD_MILLIS)
-        try:
-            write_tag_file(files, seen.layout, tag)
-            yield name
-        finally:
-            with suppress(HeadwaterError):
-                delete_tag_file(files, seen.layout, name)
-
-    def _roll_back_held(
-        self, seen: TableRecord, target: Snapshot, expected: int, hold: str
+    def _roll_back(
+        self,
+        identifier: Identifier,
+        target_of: Callable[[TableRecord], Snapshot],
+        from_snapshot: int | None,
     ) -> None:
+        expected = from_snapshot
+        for _ in range(MAX_ATTEMPTS):
+            seen = reference_table(self._context, self._outbox, identifier)
+            expected = seen.snapshot_id if expected is None else expected
+            target = target_of(seen)
+            _expect(seen, expected)
+            if self._decide_rollback(seen, target, expected):
+                done = f"table {identifier} is rolled back"
+                self._outbox.finish(seen.id, seen.branch, done)
+                return
+        raise table_busy(identifier)
+
+    def _decide_rollback(self, seen: TableRecord, target: Snapshot, expected: int) -> bool:
+        """Decide a rollback; False if references changed since they were read."""
         with self._context.database.read() as connection:
             is_known = _is_in_history(connection, seen, target)
         measured = None if is_known else measure(self._context, seen, target)
@@ -113,20 +103,12 @@ class Rollbacks(SnapshotReads):
             if record.id != seen.id:
                 raise Conflict(f"another table is now named {seen.identifier}; look, then retry")
             _expect(record, expected)
-            if record.is_pending:
+            if record.is_pending or not raise_version(connection, seen):
                 return False
-            refuse_expiring(self._context.files, record, target, beside=hold)
             self._take_back(connection, record, target, measured)
             return True
 
-        for _ in range(_ATTEMPTS):
-            if self._context.database.write(work):
-                done = f"table {seen.identifier} is rolled back"
-                self._outbox.finish(seen.id, seen.branch, done)
-                return
-            # Decided on before, and storage has yet to follow.
-            self._outbox.settle(seen.id, seen.branch)
-        raise table_busy(seen.identifier)
+        return self._context.database.write(work)
 
     def _take_back(
         self,
@@ -136,6 +118,12 @@ class Rollbacks(SnapshotReads):
         measured: Sequence[PartitionStatistics] | None,
     ) -> None:
         here = (SnapshotRow.table_id == record.id, SnapshotRow.branch == record.branch)
+        later = connection.execute(
+            select(SnapshotRow.snapshot_id, SnapshotRow.document).where(
+                *here, SnapshotRow.snapshot_id > target.id
+            )
+        )
+        removed = marks((number, document) for number, document in later)
         is_known = _is_in_history(connection, record, target)
         if not is_known and measured is None:
             raise Conflict(f"table {record.identifier} was changed meanwhile; look, then retry")
@@ -160,7 +148,7 @@ class Rollbacks(SnapshotReads):
             record.id,
             record.branch,
             number=target.id,
-            layout=record.layout,
+            document=removed,
         )
         subject = Subject.table(record.identifier, record.id)
         details = {"snapshot": target.id, **of_branch(record.branch)}

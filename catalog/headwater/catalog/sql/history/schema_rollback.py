@@ -15,20 +15,25 @@ from headwater.catalog.sql.admin.column_permissions import follow_columns
 from headwater.catalog.sql.admin.policies import refuse_policies_broken_by
 from headwater.catalog.sql.database.models import BranchRow, SchemaRow, TableRow
 from headwater.catalog.sql.events.record import of_branch, record_event
-from headwater.catalog.sql.history.snapshot_reads import SnapshotReads, settled_table
+from headwater.catalog.sql.history.references import (
+    MAX_ATTEMPTS,
+    raise_version,
+    reference_table,
+)
+from headwater.catalog.sql.history.snapshot_reads import SnapshotReads
 from headwater.catalog.sql.history.statistics import read_schema
 from headwater.catalog.sql.outbox.action import Action
-from headwater.catalog.sql.outbox.mirror_files import numbered_files
+from headwater.catalog.sql.outbox.held_files import held_files
+from headwater.catalog.sql.outbox.stale import marks_of_files
 from headwater.catalog.sql.queries.audit import updated
 from headwater.catalog.sql.queries.lookup import TableRecord, find_table, lock_branch, table_busy
-from headwater.storage.errors import Conflict, Invalid, NotFound
+from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files
 
 __all__ = ["SchemaRollbacks"]
-
-_ATTEMPTS = 10
 
 
 class SchemaRollbacks(SnapshotReads):
@@ -36,8 +41,8 @@ class SchemaRollbacks(SnapshotReads):
 
     def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
         """Make an earlier schema the latest; Invalid, Conflict."""
-        for _ in range(_ATTEMPTS):
-            record = settled_table(self._context, self._outbox, identifier)
+        for _ in range(MAX_ATTEMPTS):
+            record = reference_table(self._context, self._outbox, identifier)
             self._refuse_used(record, schema_id)
             if self._context.database.write(partial(self._decide, seen=record, target=schema_id)):
                 done = f"table {identifier} is rolled back to schema {schema_id}"
@@ -58,22 +63,20 @@ class SchemaRollbacks(SnapshotReads):
 
     def _referring(self, record: TableRecord) -> Sequence[Snapshot]:
         files, layout = self._context.files, record.layout
-        found = list(self.list(record.identifier).items)
-        found += [tag.snapshot for tag in list_tag_files(files, layout)]
-        changelogs = f"{layout.branch_location}/changelog"
-        for number in numbered_files(files.list(changelogs), "changelog-"):
-            path = f"{changelogs}/changelog-{number}"
-            try:
-                found.append(Snapshot.from_json(files.read(path), path))
-            except NotFound:
-                continue  # expired since the listing
-        return found
+        referring = list(self.list(record.identifier).items)
+        # Those that go meanwhile refer to schemas that stay for no reason, which does no harm.
+        referring += [tag.snapshot for tag in list_tag_files(files, layout)]
+        for number in changelog_file_ids(files, layout):
+            changelog = read_changelog_file(files, layout, number)
+            if changelog is not None:
+                referring.append(changelog)
+        return referring
 
     def _decide(self, connection: Connection, seen: TableRecord, target: int) -> bool:
         """False when the table changed since it was looked at."""
         lock_branch(connection, seen.id, seen.branch)
         record = find_table(connection, self._context, seen.identifier)
-        if record != seen:
+        if record != seen or not raise_version(connection, seen):
             return False
         here = (SchemaRow.table_id == record.id, SchemaRow.branch == record.branch)
         known = connection.execute(
@@ -105,7 +108,12 @@ class SchemaRollbacks(SnapshotReads):
             record.id,
             record.branch,
             number=target,
-            layout=record.layout,
+            document=marks_of_files(
+                held_files(connection, self._context.files),
+                record.layout.schema_directory,
+                "schema-",
+                target,
+            ),
         )
         subject = Subject.table(record.identifier, record.id)
         details = {"schema": target, **of_branch(record.branch)}

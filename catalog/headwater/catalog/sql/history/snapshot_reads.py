@@ -25,8 +25,6 @@ from headwater.catalog.sql.queries.lookup import TableRecord, find_snapshot_docu
 from headwater.catalog.sql.queries.names import check_page
 from headwater.storage.commit.own_history import BATCH_IDENTIFIER
 from headwater.storage.errors import Conflict, CorruptData, Invalid, NotFound, ResourceType
-from headwater.storage.files.access import FileAccess
-from headwater.storage.maintenance.held_snapshots import is_held
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import list_tag_files, read_tag_file
 from headwater.storage.table_storage import RememberedCommits
@@ -34,7 +32,6 @@ from headwater.storage.table_storage import RememberedCommits
 __all__ = [
     "SnapshotReads",
     "readable_table",
-    "refuse_expiring",
     "settled_table",
     "snapshot_not_found",
 ]
@@ -97,26 +94,6 @@ def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:
         resource_type=ResourceType.SNAPSHOT,
         resource_name=version,
     )
-
-
-def refuse_expiring(
-    files: FileAccess, record: TableRecord, snapshot: Snapshot, *, beside: str | None = None
-) -> None:
-    """Refuse a snapshot whose files may be going at this moment; raises NotFound (SNAPSHOT).
-
-    Args:
-        files: Access to the table's files.
-        record: The table, or the branch that the snapshot is of.
-        snapshot: The snapshot.
-        beside: As for `is_held`.
-    """
-    if not is_held(files, record.layout, snapshot, beside=beside):
-        raise NotFound(
-            f"table {record.identifier}: snapshot {snapshot.id} is expiring; choose a later one, "
-            "or expire snapshots once more if that was stopped",
-            resource_type=ResourceType.SNAPSHOT,
-            resource_name=str(snapshot.id),
-        )
 
 
 # The digits of a long.

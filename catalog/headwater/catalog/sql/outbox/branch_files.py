@@ -7,6 +7,7 @@ Its tags and consumers are files alone: they are copied. The caller holds the br
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
@@ -15,6 +16,7 @@ from headwater.catalog.sql.database.models import SchemaRow, SnapshotRow
 from headwater.catalog.sql.outbox.mirror_files import (
     delete_later_tags,
     delete_snapshots_after,
+    lower_changelog_hint,
     numbered_files,
     put,
 )
@@ -22,8 +24,6 @@ from headwater.catalog.sql.queries.index_hint import along
 from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.expiry_notes import lower_changelog_note
-from headwater.storage.snapshot.files import read_hint
 from headwater.storage.snapshot.tag import tag_names
 
 __all__ = ["follow_fork", "follow_forward", "follow_move"]
@@ -97,12 +97,13 @@ def follow_forward(
     # latest is deleted first, so that readers look for what is there.
     files.delete(layout.latest_hint)
     following = _first_after(connection, table_id, layout.branch, common)
-    lower_changelog_note(files, layout, common)
+    lower_changelog_hint(files, layout, common)
     delete_snapshots_after(files, layout, common)
     if following is not None and following != common + 1:
         # The other branch's snapshots between have expired: ids must not have gaps.
         delete_snapshots_after(files, layout, 0)
-    delete_later_tags(files, layout, common)
+    # Where nothing in common is known, tags from before the branch began stay.
+    delete_later_tags(files, layout, common or max(following or 0, 1) - 1)
     _replace_schemas(connection, files, table_id, layout)
     ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
     start = common if following is not None or common in ids else common - 1
@@ -110,17 +111,10 @@ def follow_forward(
         put(files, layout.snapshot(number), document)
         ids.append(number)
     for name in tag_names(files, TableLayout(layout.location, _branch_of(source))):
-        data = files.read(f"{source}/tag/tag-{name}")
-        files.write(layout.tag(name), data)
+        with suppress(NotFound):  # another engine deleted it
+            files.write(layout.tag(name), files.read(f"{source}/tag/tag-{name}"))
     if ids:
-        # What the table had before is going already, where an expiry was stopped.
-        noted = min(read_hint(files, layout.earliest_hint) or 0, common)
-        earliest = min((number for number in ids if number >= noted), default=min(ids))
-        theirs = read_hint(files, TableLayout(layout.location, _branch_of(source)).earliest_hint)
-        if theirs is not None and theirs > common + 1 and theirs in ids:
-            # The other branch's expiry began to take those before when this was decided.
-            earliest = max(earliest, theirs)
-        files.write(layout.earliest_hint, str(earliest).encode())
+        files.write(layout.earliest_hint, str(min(ids)).encode())
         files.write(layout.latest_hint, str(max(ids)).encode())
 
 

@@ -9,14 +9,13 @@ from headwater.catalog.sql.database.models import SchemaRow, SnapshotRow
 from headwater.catalog.sql.outbox.mirror_files import (
     delete_later_tags,
     delete_snapshots_after,
+    lower_changelog_hint,
     numbered_files,
     put,
 )
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
-from headwater.storage.snapshot.expiry_notes import lower_changelog_note
 from headwater.storage.snapshot.files import read_hint
-from headwater.storage.snapshot.tag import HOLD_PREFIX, delete_tag_file, tag_names
 
 __all__ = ["roll_back", "roll_schema_back", "snapshot_document", "write_schema"]
 
@@ -42,20 +41,17 @@ def roll_back(
     # RollbackHelper.java: the hint first, then snapshots from the newest, changelogs, tags.
     document = snapshot_document(connection, table_id, layout, number)
     ids = numbered_files(files.list(layout.snapshot_directory), "snapshot-")
-    lower_changelog_note(files, layout, number)
+    lower_changelog_hint(files, layout, number)
     if number not in ids:
         # The snapshot expired and only a tag kept it.
         put(files, layout.snapshot(number), document)
     hinted = read_hint(files, layout.earliest_hint)
     if number not in ids or (hinted is not None and hinted > number):
-        # Those before it are gone, or about to go by an expiry that was stopped.
+        # Those before it are gone.
         files.write(layout.earliest_hint, str(number).encode())
     files.write(layout.latest_hint, str(number).encode())
     delete_snapshots_after(files, layout, number)
     delete_later_tags(files, layout, number)
-    for name in tag_names(files, layout):
-        if name.startswith(f"{HOLD_PREFIX}{number}-"):
-            delete_tag_file(files, layout, name)
     # Once more: putting a file makes the deletions beside it durable too.
     files.write(layout.latest_hint, str(number).encode())
 

@@ -9,6 +9,7 @@ from headwater.storage.errors import CorruptData, NotFound
 from headwater.storage.files.access import FileAccess, FileStatus
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.snapshot.changelog import changelog_file_ids
+from headwater.storage.snapshot.files import read_hint
 from headwater.storage.snapshot.tag import read_tag_file, tag_names
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "delete_snapshots_after",
     "is_cut_off",
     "is_taken",
+    "lower_changelog_hint",
     "numbered_files",
     "put",
     "put_snapshot",
@@ -112,6 +114,16 @@ def numbered_files(statuses: list[FileStatus], prefix: str) -> list[int]:
     """The numbers of files named `prefix` and a number, ascending."""
     texts = (s.name.removeprefix(prefix) for s in statuses if s.name.startswith(prefix))
     return sorted(int(text) for text in texts if text.isascii() and text.isdigit())
+
+
+def lower_changelog_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
+    """Delete the hint of the earliest changelog if it names one beyond a snapshot.
+
+    Readers list the files then.
+    """
+    hinted = read_hint(files, layout.earliest_changelog_hint)
+    if hinted is not None and hinted > snapshot_id:
+        files.delete(layout.earliest_changelog_hint)
 
 
 def delete_snapshots_after(files: FileAccess, layout: TableLayout, number: int) -> None:

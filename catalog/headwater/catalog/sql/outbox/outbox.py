@@ -43,7 +43,12 @@ from headwater.catalog.sql.outbox.line_files import (
     write_schema,
 )
 from headwater.catalog.sql.outbox.mirror_files import is_cut_off, put_snapshot, take_back
-from headwater.catalog.sql.outbox.stale import StorageAhead, mark_of_later, refuse_overtaken
+from headwater.catalog.sql.outbox.reference_files import (
+    delete_removed,
+    rename_tag,
+    write_tag,
+)
+from headwater.catalog.sql.outbox.stale import StorageAhead, refuse_overtaken
 from headwater.catalog.sql.outbox.warehouse_marker import WarehouseMarker
 from headwater.catalog.sql.queries.lookup import Head, lock_branch, lock_branches
 from headwater.storage.errors import Conflict, HeadwaterError, OutcomeUnknown
@@ -86,6 +91,17 @@ class Committed:
     snapshot: Snapshot
 
 
+class _Row(NamedTuple):
+    """A row to be added; see `Action`."""
+
+    action: Action
+    table_id: str
+    branch: str
+    number: int
+    path: str = ""
+    document: str | None = None
+
+
 class _DroppedTree(NamedTuple):
     """The directory of a table that is gone, and the row of the decision to delete it."""
 
@@ -99,7 +115,9 @@ _REMOTE_PUTS_AT_ONCE = 16
 _MOST_PUTTERS = 128
 _SNAPSHOT = Action.SNAPSHOT.value
 
-_COLUMNS = ("warehouse", "table_id", "branch", "action", "number", "path", "created_at")
+_COLUMNS = (
+    "warehouse", "table_id", "branch", "action", "number", "path", "created_at", "document",
+)  # fmt: skip
 
 
 @cache
@@ -135,6 +153,7 @@ _OLDEST = Prepared(
         OutboxRow.action,
         OutboxRow.number,
         OutboxRow.path,
+        OutboxRow.document,
     )
     .where(OutboxRow.table_id == bindparam("table"), OutboxRow.branch == bindparam("branch"))
     .order_by(OutboxRow.id)
@@ -166,44 +185,38 @@ class Outbox:
         *,
         number: int = 0,
         path: str = "",
-        layout: TableLayout | None = None,
+        document: str | None = None,
     ) -> None:
         """Leave a row for a decision, in the decision's own transaction.
 
-        With `layout`, the files of that branch beyond `number` are those that it has deleted.
+        Args:
+            connection: The transaction.
+            action: What storage has to do; the rest is as `Action` describes it.
+            table_id: The table.
+            branch: The branch.
+            number: A number.
+            path: A path or a name.
+            document: A JSON string.
         """
-        if action not in (Action.DROP, Action.DROP_DATA):  # which take a creation back, too
+        if action not in (Action.DROP, Action.DROP_DATA):  # which undo a creation
             self.marker.refuse()
-        if layout is not None:
-            directory, prefix = layout.snapshot_directory, "snapshot-"
-            if action is Action.SCHEMA_ROLLBACK:
-                directory, prefix = layout.schema_directory, "schema-"
-            files = held_files(connection, self._files)
-            path += "\n" + mark_of_later(files, directory, prefix, number)
-        run_together(connection, [self._adding([(action, table_id, branch, number, path)])])
+        row = _Row(action, table_id, branch, number, path, document)
+        run_together(connection, [self._adding([row])])
 
     def adding(self, committed: Sequence[Committed]) -> Change:
         """The statement that leaves a row for each of some snapshots, likewise."""
         return self._adding(
             [
-                (Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id, "")
+                _Row(Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id)
                 for item in committed
             ]
         )
 
-    def _adding(self, rows: Sequence[tuple[Action, str, str, int, str]]) -> Change:
+    def _adding(self, rows: Sequence[_Row]) -> Change:
         now = self._context.runtime.now_millis()
         values = [
-            {
-                "warehouse": self._context.warehouse,
-                "table_id": table_id,
-                "branch": branch,
-                "action": action.value,
-                "number": number,
-                "path": path,
-                "created_at": now,
-            }
-            for action, table_id, branch, number, path in rows
+            {"warehouse": self._context.warehouse, "created_at": now, **row._asdict()}
+            for row in rows
         ]
         return Change(_adding(len(values)), numbered(values))
 
@@ -474,6 +487,15 @@ class Outbox:
                     put_snapshot(files, layout, row.number, document)
                 case Action.ROLLBACK:
                     roll_back(connection, files, table_id, layout, row.number)
+                case Action.TAG:
+                    write_tag(files, layout, row.path, row.document, is_new=row.number == 0)
+                case Action.RENAME_TAG:
+                    rename_tag(files, layout, row.path, row.document)
+                case Action.CONSUMER:
+                    files.write(layout.consumer(row.path), row.document.encode())
+                case Action.DELETE_ROOTS:
+                    if not delete_removed(connection, files, table_id, layout, row.document):
+                        return True, True, None
                 case Action.SCHEMA_ROLLBACK:
                     roll_schema_back(files, layout, row.number)
                 case Action.FORK:
@@ -481,6 +503,7 @@ class Outbox:
                 case Action.MOVE:
                     follow_move(files, layout, row.path)
                 case Action.FORWARD:
+                    # Earlier versions wrote more behind the end of a line.
                     source = row.path.partition("\n")[0]
                     follow_forward(connection, files, table_id, layout, row.number, source)
         _remove(connection, [row.id])

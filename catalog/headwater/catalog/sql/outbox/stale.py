@@ -2,12 +2,18 @@
 
 A backup of the database holds the decisions that storage had yet to follow at that moment. It did,
 and went on; to follow them once more would put an expired snapshot back as the latest, or delete
-what was committed since. Such a decision is told by files that are newer than it.
+what was committed since. Such a decision shows by files that are newer than it.
+
+A decision that deletes files has their marks. Whatever is left of them when it is applied, in
+whichever order others deleted some, has one of these marks; a file that was written since has not.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from sqlalchemy import select
@@ -20,10 +26,7 @@ from headwater.storage.errors import NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 
-__all__ = ["Decision", "StorageAhead", "mark_of_later", "refuse_overtaken"]
-
-# The mark where there are no such files.
-_NONE = "none"
+__all__ = ["Decision", "StorageAhead", "marks", "marks_of_files", "refuse_overtaken"]
 
 
 class Decision(Protocol):
@@ -40,8 +43,8 @@ class Decision(Protocol):
         ...
 
     @property
-    def path(self) -> str:
-        """A path, and after a line's end the mark of the files that it has deleted."""
+    def document(self) -> str | None:
+        """The marks of the files that it deletes; None for a decision of an earlier version."""
         ...
 
 
@@ -63,18 +66,20 @@ class StorageAhead(PlaceTaken):
         )
 
 
-def mark_of_later(files: FileAccess, directory: str, prefix: str, number: int) -> str:
-    """The mark of the files beyond a number, which a decision is about to have deleted.
+def marks(documents: Iterable[tuple[int, str]]) -> str:
+    """The marks of files that a decision deletes, by their numbers.
 
-    It is that of the first of them: they are deleted from the last one on, so that it is there as
-    long as any is, and whoever writes files of these numbers later writes another one.
+    Args:
+        documents: The files' numbers and contents.
     """
+    return json.dumps({str(number): _mark(document.encode()) for number, document in documents})
+
+
+def marks_of_files(files: FileAccess, directory: str, prefix: str, number: int) -> str:
+    """The marks of the files beyond a number, read from storage."""
     later = [each for each in numbered_files(files.list(directory), prefix) if each > number]
-    for each in later:
-        mark = _mark(files, f"{directory}/{prefix}{each}", each)
-        if mark is not None:
-            return mark
-    return _NONE
+    contents = ((each, _read(files, f"{directory}/{prefix}{each}")) for each in later)
+    return json.dumps({str(each): _mark(data) for each, data in contents if data is not None})
 
 
 def refuse_overtaken(
@@ -104,19 +109,19 @@ def refuse_overtaken(
                 raise StorageAhead(layout.snapshot(ids[-1]), what)
             return
         case "rollback" | "forward":
-            mark = decision.path.partition("\n")[2]
+            pass
         case "schema-rollback":
             directory, prefix = layout.schema_directory, "schema-"
-            mark = decision.path.partition("\n")[2]
         case _:
             return
     later = [each for each in numbered_files(files.list(directory), prefix) if each > number]
-    if not mark or not later:
-        return  # before marks were kept; or nothing is left to be deleted
-    found = _mark(files, f"{directory}/{prefix}{later[0]}", later[0])
-    if found in (mark, None):
+    if decision.document is None or not later:
         return
-    if decision.action == "forward" and found == _own_mark(connection, table_id, layout, later[0]):
+    data = _read(files, f"{directory}/{prefix}{later[0]}")
+    if data is None or json.loads(decision.document).get(str(later[0])) == _mark(data):
+        return
+    own = find_snapshot_document(connection, table_id, layout.branch, later[0])
+    if decision.action == "forward" and own is not None and _mark(data) == _mark(own.encode()):
         # What was to be deleted is, and what the other branch has is being put.
         last = connection.execute(
             select(BranchRow.snapshot_id).where(
@@ -128,20 +133,15 @@ def refuse_overtaken(
     raise StorageAhead(f"{directory}/{prefix}{later[-1]}", what)
 
 
-def _own_mark(
-    connection: Connection, table_id: str, layout: TableLayout, number: int
-) -> str | None:
-    document = find_snapshot_document(connection, table_id, layout.branch, number)
-    return None if document is None else _mark_of_text(document.encode(), number)
-
-
-def _mark(files: FileAccess, path: str, number: int) -> str | None:
-    """The mark of a file; None when it is not there."""
+def _read(files: FileAccess, path: str) -> bytes | None:
     try:
-        return _mark_of_text(files.read(path), number)
+        return files.read(path)
     except NotFound:
         return None
 
 
-def _mark_of_text(text: bytes, number: int) -> str:
-    return f"{number}:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+def _mark(data: bytes) -> str:
+    """A digest of a file, whichever way its JSON is written."""
+    with suppress(ValueError):  # what is not JSON is taken as it is
+        data = json.dumps(json.loads(data), sort_keys=True).encode()
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -57,7 +57,8 @@ class TableRecord:
         schema_id: The latest schema's version.
         snapshot_id: The latest snapshot; 0 for none.
         snapshot_uuid: Its uuid, if it has one.
-        is_pending: True if storage has yet to follow a decision about it.
+        is_pending: Whether a decision about it is not applied to storage yet.
+        references_version: Grows with every change of the table's references.
     """
 
     identifier: Identifier
@@ -70,6 +71,7 @@ class TableRecord:
     snapshot_id: int
     snapshot_uuid: str | None
     is_pending: bool
+    references_version: int
 
     @property
     def layout(self) -> TableLayout:
@@ -114,6 +116,7 @@ def _finding(count: int) -> Prepared:
             BranchRow.snapshot_id,
             BranchRow.snapshot_uuid,
             is_pending.label("is_pending"),
+            TableRow.references_version,
         ),
     )
 
@@ -169,6 +172,7 @@ def find_tables(
                 snapshot_id=row.snapshot_id,
                 snapshot_uuid=row.snapshot_uuid,
                 is_pending=bool(row.is_pending),
+                references_version=row.references_version,
             )
     return found
 

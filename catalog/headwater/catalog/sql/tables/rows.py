@@ -9,6 +9,7 @@ from headwater.catalog.sql.admin.attached import drop_attached
 from headwater.catalog.sql.database.models import (
     BranchRow,
     ConsumerLeaseRow,
+    DeletionRow,
     OutboxRow,
     PartitionRow,
     PolicyRow,
@@ -60,6 +61,7 @@ def drop_table_rows(connection: Connection, outbox: Outbox, table_id: str) -> No
         PartitionRow,
         PolicyRow,
         ConsumerLeaseRow,
+        DeletionRow,
         OutboxRow,
     ):
         connection.execute(delete(model).where(model.table_id == table_id))
