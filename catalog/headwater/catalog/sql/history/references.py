@@ -100,11 +100,6 @@ class SqlReferences:
                 f"characters, not {len(deletion.id)}; use a UUID"
             )
         record = reference_table(self._context, self._outbox, identifier)
-        if record.snapshot_id < deletion.removal.snapshots_before:
-            raise Invalid(
-                f"cannot delete snapshots before {deletion.removal.snapshots_before} from "
-                f"{identifier}: its latest is {record.snapshot_id}, and that stays"
-            )
 
         def work(connection: Connection) -> bool:
             lock_branch(connection, record.id, record.branch)
@@ -129,6 +124,11 @@ class SqlReferences:
 
     def _decide(self, connection: Connection, record: TableRecord, deletion: Deletion) -> None:
         removal = deletion.removal
+        if record.snapshot_id < removal.snapshots_before:
+            raise Invalid(
+                f"cannot delete snapshots before {removal.snapshots_before} from "
+                f"{record.identifier}: its latest is {record.snapshot_id}, and that stays"
+            )
         if deletion.has_files:
             row = {
                 "table_id": record.id,
