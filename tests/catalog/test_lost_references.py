@@ -83,6 +83,17 @@ def test_a_tag_and_a_consumer_whose_files_are_gone(lake: Lake) -> None:
     assert warnings(table) == []
 
 
+def test_a_tag_that_was_renamed_and_replaced_is_known_by_its_last_name(lake: Lake) -> None:
+    table = made(lake, "t", 3)
+    table.create_tag("audit", 2)
+    table.rename_tag("audit", "release")
+    table.replace_tag("release", 3)
+    assert warnings(table) == []
+    with without(home(table) / "tag" / "tag-release"):
+        (warning,) = warnings(table)
+        assert "tag-release does not exist, though tag 'release' of snapshot 3 was made" in warning
+
+
 def test_what_an_older_copy_of_storage_lacks(catalog_lake: Lake, tmp_path: Path) -> None:
     table = made(catalog_lake, "t", 1)
     shutil.copytree(home(table), tmp_path / "backup")

@@ -78,11 +78,13 @@ def _follow(made: dict[_Key, _Made], event: Event) -> None:
     tag, consumer = event.details.get("tag"), event.details.get("consumer")
     snapshot, retained = event.details.get("snapshot"), event.details.get("retained")
     match event.type:
-        case EventType.CREATE_TAG | EventType.CREATE_BRANCH if isinstance(tag, str) and isinstance(
-            snapshot, int
-        ):
+        case EventType.CREATE_TAG | EventType.REPLACE_TAG | EventType.CREATE_BRANCH if isinstance(
+            tag, str
+        ) and isinstance(snapshot, int):
             kept = retained if isinstance(retained, int) else None
             made[_TAG, branch, tag] = _Made(event.at, snapshot, kept)
+        case EventType.RENAME_TAG if (_TAG, branch, tag) in made:
+            made[_TAG, branch, str(event.details["to"])] = made.pop((_TAG, branch, str(tag)))
         case EventType.DELETE_TAG if isinstance(tag, str):
             made.pop((_TAG, branch, tag), None)
         case EventType.RESET_CONSUMER if isinstance(consumer, str):

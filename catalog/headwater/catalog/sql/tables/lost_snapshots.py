@@ -19,6 +19,7 @@ from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, PartitionRow, SnapshotRow
 from headwater.catalog.sql.events.record import of_branch, record_event
 from headwater.catalog.sql.history.branch_history import delete_branch_rows
+from headwater.catalog.sql.history.references import raise_version
 from headwater.catalog.sql.history.snapshots import SqlSnapshots
 from headwater.catalog.sql.outbox.mirror_files import put_snapshot
 from headwater.catalog.sql.queries.lookup import (
@@ -26,6 +27,7 @@ from headwater.catalog.sql.queries.lookup import (
     find_snapshot_document,
     find_table,
     lock_branch,
+    read_table,
     table_busy,
 )
 from headwater.catalog.sql.tables.reconcile_mode import Mode
@@ -68,9 +70,11 @@ class LostSnapshots:
             loss = f"the catalog does not know snapshot {number}, and storage has lost it"
             if document is not None:
                 snapshot = Snapshot.from_json(document, f"snapshot {number}")
+                # Before its files are looked at: what deletes them raises the version.
+                seen = read_table(self._context, record.identifier)
                 damage = first_damage(storage, snapshot)
                 if damage is None:
-                    write = partial(self._write, record, number, document)
+                    write = partial(self._write, seen, number, document)
                     yield mode.tried(record.identifier, f"snapshot {number}", Step.WRITE, write)
                     continue
                 loss = f"storage has lost it: {damage}"
@@ -163,5 +167,5 @@ class LostSnapshots:
             seen.id,
             seen.snapshot_id,
             seen.snapshot_uuid,
-        ):
+        ) or not raise_version(connection, seen):
             raise table_busy(seen.identifier)
