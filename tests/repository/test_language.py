@@ -27,8 +27,8 @@ EXEMPT = {Path("tests/repository/test_language.py")}
 PROSE = {
     r"\b[Ww]ho(so)?ever\b": "name who does it: the caller, the writer",
     r"\blikewise\b|\banew\b|\bfor good\b|\bbe it\b|\bat hand\b": "delete the word",
-    r"\b(is|are) none\b": "'is not one', 'does not exist'",
-    r"\b(is|are) no [a-z]+": "'is not a …', 'there is not a …'",
+    r"(?<![Tt]here )\b(is|are) none\b": "'is not one', 'does not exist'",
+    r"(?<![Tt]here )\b(is|are) no (?!longer\b|more\b)[a-z]+": "'is not a …'",
     r"\b(has|have) not(?=[.,;:)]|$)": "'does not have'",
     r"\bTrue (for|if)\b": "'Whether …'",
     r"\bThe time (for|during|after) which\b": "'How long …, in ms'",
