@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from headwater.storage.errors import NotFound
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.snapshot.tag import HOLD_PREFIX
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 # One of the processes that share the tests starts what dies in them.
@@ -178,9 +177,7 @@ def test_a_rollback_killed_at_any_step_happened_or_did_not(
             assert lake.open_decisions() == 0
             reached = _check_agreement(catalog, orders)
             assert reached in ((1, 3) if killed else (1,))
-            # What held its snapshot is left where nothing was decided.
-            tags = [name for name in catalog.tags.list(orders).items if HOLD_PREFIX not in name]
-            assert tags == (["late"] if reached == 3 else [])
+            assert catalog.tags.list(orders).items == (("late",) if reached == 3 else ())
             if reached == 3:
                 catalog.snapshots.rollback_to_snapshot(orders, 1)
         if not killed:
@@ -199,13 +196,82 @@ def test_a_commit_after_a_killed_rollback_is_not_mistaken(
         assert catalog.snapshots.commit(orders, None, kept, None, []).decided()
         assert catalog.snapshots.commit(orders, None, snapshot(2), kept.uuid, []).decided()
         # The long-lived server's view: opened before the crash, so that nothing is repaired.
-        # After the tag that holds its snapshot, and the decision.
+        # After the decision.
         assert lake.dies(4, "rollback")
         assert lake.open_decisions() == 1
         following = snapshot(2)
         assert catalog.snapshots.commit(orders, None, following, kept.uuid, []).decided()
         assert catalog.snapshots.get(orders, "LATEST") == following
         assert _check_agreement(catalog, orders) == 2
+
+
+def _references(catalog: SqlCatalog, table: Identifier) -> tuple[object, ...]:
+    """The snapshots, changelogs, tags and consumers, as storage has them."""
+    directory = Path(catalog.tables.get(table).path.removeprefix("file://"))
+    tags = {name: catalog.tags.get(table, name).snapshot.id for name in _tags(catalog, table)}
+    consumers = {
+        item.consumer_id: item.next_snapshot for item in catalog.consumers.list(table).items
+    }
+    changelogs = sorted(path.name for path in directory.glob("changelog/changelog-*"))
+    snapshots = [item.id for item in catalog.snapshots.list(table).items]
+    return snapshots, changelogs, tags, consumers
+
+
+def _tags(catalog: SqlCatalog, table: Identifier) -> Sequence[str]:
+    return catalog.tags.list(table).items
+
+
+SNAPSHOTS = [4, 3, 2, 1]
+BILLED = {"billing": 3}
+AFTERWARDS: dict[str, tuple[object, ...]] = {
+    "create a tag": (SNAPSHOTS, [], {"old": 1, "new": 2}, BILLED),
+    "rename a tag": (SNAPSHOTS, [], {"new": 1}, BILLED),
+    "replace a tag": (SNAPSHOTS, [], {"old": 2}, BILLED),
+    "delete a tag": (SNAPSHOTS, [], {}, BILLED),
+    "set a consumer": (SNAPSHOTS, [], {"old": 1}, {"billing": 1}),
+    "delete snapshots": ([4, 3], ["changelog-2"], {}, BILLED),
+}
+
+
+@pytest.mark.parametrize(
+    ("migrated_url", "operation"),
+    on_databases(list(AFTERWARDS), {"delete snapshots", "rename a tag"}),
+    indirect=["migrated_url"],
+)
+def test_a_change_of_references_killed_at_any_step_happened_or_did_not(
+    lake: Lake, orders: Identifier, snapshot: MakeSnapshot, operation: str
+) -> None:
+    before = (SNAPSHOTS, [], {"old": 1}, BILLED)
+    outcomes: list[bool] = []
+    for step in range(1, MOST_STEPS):
+        with lake.opened() as catalog:
+            if outcomes:
+                schema = catalog.tables.get(orders).schema
+                catalog.tables.drop(orders)
+                catalog.tables.create(orders, schema.to_schema())
+            base: str | None = None
+            for number in range(1, 5):
+                made = snapshot(number)
+                assert catalog.snapshots.commit(orders, None, made, base, []).decided()
+                base = made.uuid
+            catalog.tags.create(orders, "old", 1)
+            catalog.consumers.reset(orders, "billing", 3)
+            version = catalog.references.state(orders).version
+        killed = lake.dies(step, operation)
+        with lake.opened() as catalog:
+            assert lake.open_decisions() == 0
+            happened = _references(catalog, orders) == AFTERWARDS[operation]
+            assert happened or (killed and _references(catalog, orders) == before)
+            # What was planned before a change that happened is planned again.
+            assert catalog.references.state(orders).version == version + happened
+            outcomes.append(happened)
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation has more steps than were tried")
+    assert outcomes == sorted(outcomes)
+    assert not outcomes[0]
+    assert len(outcomes) > 3
 
 
 def test_a_reader_sees_a_decided_commit_only_with_its_file(

@@ -25,6 +25,7 @@ from tests.forks import serve_forks
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.table.table import Table
+from headwater.storage.maintenance.deletion import Deletion, Removal
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -34,6 +35,7 @@ from headwater.storage.types.data_type import DataField
 
 TABLE = Identifier("sales", "orders")
 EXTERNAL = Identifier("sales", "outside")
+EXPIRY = Removal(snapshots_before=3, changelogs_before=2, tags={"old": 1})
 
 
 class Steps:
@@ -83,6 +85,14 @@ def _operation(
         "drop": lambda: catalog.tables.drop(TABLE),
         "rollback": lambda: catalog.snapshots.rollback_to_snapshot(TABLE, 1),
         "replace": lambda: catalog.tables.replace(TABLE, replacement),
+        "create a tag": lambda: catalog.tags.create(TABLE, "new", 2),
+        "rename a tag": lambda: catalog.tags.rename(TABLE, "old", "new"),
+        "replace a tag": lambda: catalog.tags.replace(TABLE, "old", 2),
+        "delete a tag": lambda: catalog.tags.delete(TABLE, "old"),
+        "set a consumer": lambda: catalog.consumers.reset(TABLE, "billing", 1),
+        "delete snapshots": lambda: catalog.references.commit_deletion(
+            TABLE, Deletion("d", catalog.references.state(TABLE).version, EXPIRY, False)
+        ),
     }
     return operations[operation]
 
