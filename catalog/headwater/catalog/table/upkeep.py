@@ -212,7 +212,7 @@ class TableUpkeep(TableLifecycle):
         Raises:
             Invalid: The arguments, or the options, contradict each other.
         """
-        rules = Retention.of(
+        rules = Retention.from_options(
             self._storage.schema.table_options,
             least=retain_min,
             most=retain_max,

@@ -164,7 +164,7 @@ class TableLayout:
         Args:
             partition: (column name, value as text) in partition-key order.
             bucket: The bucket's number; -1 is never a directory (unbucketed tables use 0), and -2
-                is that of postponed rows.
+                is that of rows in the postpone bucket.
             below: The folder of the table's that data files are in; empty for the table's own.
         """
         inner = f"{below}/" if below else ""

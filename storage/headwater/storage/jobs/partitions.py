@@ -170,8 +170,8 @@ class _Branch:
         if self.base is None:
             return
         user = self.storage.runtime.new_uuid()
-        for at in range(0, len(partitions), batch):
-            dropped = frozenset(partitions[at : at + batch])
+        for start in range(0, len(partitions), batch):
+            dropped = frozenset(partitions[start : start + batch])
             commit = TableCommit(self.storage, self.pointer, user, in_chain=in_chain)
             yield commit.overwrite(
                 [],

@@ -96,7 +96,7 @@ class _Progress:
     next_tag: datetime | None = None
 
     @staticmethod
-    def of(storage: TableStorage, periods: TagPeriods) -> _Progress:
+    def from_tags(storage: TableStorage, periods: TagPeriods) -> _Progress:
         """The progress by the tags that there are."""
         names = tag_names(storage.files, storage.layout)
         times = [(time, name) for name in names if (time := periods.time(name)) is not None]
@@ -155,7 +155,7 @@ class AutomaticTags:
     def _tag_periods(self, options: LifecycleOptions, latest: Snapshot) -> list[str]:
         """Tag the first snapshot after each period that has ended."""
         periods = TagPeriods.of(options)
-        progress = _Progress.of(self.storage, periods)
+        progress = _Progress.from_tags(self.storage, periods)
         created: list[str] = []
         newest = tag_time(self.storage, options, latest)
         if newest is None or not _is_due(progress, options, periods, newest):

@@ -51,7 +51,7 @@ class ExpireResult:
     """The outcome of an expiry, or of its dry run.
 
     Attributes:
-        dry_run: True if nothing was deleted.
+        dry_run: Whether nothing was deleted.
         expired: Ids of the snapshots that went.
         earliest: The earliest snapshot that stays; None for a table without one.
         data_files: Data and changelog files deleted.
@@ -139,7 +139,7 @@ def due_expiry(
     """
     options = storage.schema.table_options
     storage.refuse(Operation.EXPIRE)
-    rules = Retention.of(options) if retention is None else retention
+    rules = Retention.from_options(options) if retention is None else retention
     rules.check()
     changelog_rules = changelogs(options)
     if changelog_rules is not None:
@@ -153,7 +153,7 @@ def due_expiry(
         if not ids:
             return DueExpiry()
         earliest = ids[0]
-    consumers = Consumers.of(storage)
+    consumers = Consumers.from_storage(storage)
     end, holder = first_kept_snapshot(storage, earliest, latest, rules, consumers)
     end = max(end, earliest)
     kept = read_snapshot_file(storage.files, storage.layout, end)

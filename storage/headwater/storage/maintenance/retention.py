@@ -29,7 +29,7 @@ class Retention:
 
     Attributes:
         least: The number of latest snapshots that stay in any case, at least 1.
-        most: The number beyond which the oldest go even when they are young.
+        most: How many stay at most: beyond that, the oldest go even when they are young.
         millis: The age of its successor at which a snapshot goes; of a changelog, its own.
         limit: The number that one run expires at most.
     """
@@ -40,7 +40,7 @@ class Retention:
     limit: int
 
     @staticmethod
-    def of(
+    def from_options(
         options: TableOptions,
         *,
         least: int | None = None,
@@ -108,7 +108,7 @@ class Consumers:
     idle: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(storage: TableStorage) -> Consumers:
+    def from_storage(storage: TableStorage) -> Consumers:
         """The consumers that have files; raises CorruptData for a file that is not a consumer's."""
         consumers = list_consumer_files(storage.files, storage.layout)
         after = storage.schema.table_options.consumer_expiration
@@ -128,13 +128,13 @@ class Consumers:
 
         Args:
             end: The first id that would stay.
-            with_before: True if the snapshot before the one that a consumer wants stays, too.
+            with_before: Whether the snapshot before the one that a consumer wants stays.
         """
         holder: str | None = None
-        for one in self.active:
-            needed = max(1, one.next_snapshot - with_before)
+        for consumer in self.active:
+            needed = max(1, consumer.next_snapshot - with_before)
             if needed < end:
-                end, holder = needed, one.consumer_id
+                end, holder = needed, consumer.consumer_id
         return end, holder
 
 

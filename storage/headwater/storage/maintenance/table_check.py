@@ -2,7 +2,7 @@
 
 The roots are the schemas, snapshots, tags and changelogs of every branch. Of each the lists and
 manifests are read and compared with the sizes and counts that were written down, and each file
-they name is looked at: its size, its number of rows, its index. Within a line of snapshots a file
+they name is looked at: its size, its number of rows, its index. Within a history a file
 is added once, so that the files of the earliest and those that later ones added are all of them.
 """
 
@@ -52,7 +52,7 @@ def check_table(
 ) -> TableCheck:
     """Check a table, whatever its branch.
 
-    It may be written to meanwhile. What expires during the check is no damage.
+    Others may write to it meanwhile. What expires during the check does not count as damage.
 
     Args:
         storage: The table.
@@ -66,24 +66,24 @@ def check_table(
         Unsupported: The table has no snapshots.
         Unavailable: Storage does not answer.
     """
-    found = TableCheck()
+    check = TableCheck()
     for _ in range(_ATTEMPTS):
         with ThreadPoolExecutor(_AT_ONCE, "headwater-check") as pool:
-            found = _Check(storage, latest, history, deep, pool).run()
+            check = _Check(storage, latest, history, deep, pool).run()
         files = storage.files
-        gone = [each for each in found.damages if each.root and not files.exists(each.root)]
+        gone = [each for each in check.damages if each.root and not files.exists(each.root)]
         if not gone:
             break
         # Whatever led there has expired since; others may need the same files.
-        found.damages = [each for each in found.damages if each not in gone]
-        found.damage_count -= len(gone)
+        check.damages = [each for each in check.damages if each not in gone]
+        check.damage_count -= len(gone)
     try:
         orphans, _ = find_orphan_files(storage, latest, older_than_millis=_ORPHAN_MILLIS)
     except (CorruptData, Unsupported):
-        return found
-    found.orphans = len(orphans)
-    found.orphan_bytes = sum(file.size for file in orphans)
-    return found
+        return check
+    check.orphans = len(orphans)
+    check.orphan_bytes = sum(file.size for file in orphans)
+    return check
 
 
 class _Check:
@@ -194,12 +194,12 @@ class _Check:
                 )
 
     def _knows(self, storage: TableStorage, number: int) -> bool:
-        """True if the catalog's latest snapshot has moved on to a number during the check."""
+        """Whether the catalog's latest snapshot has moved on to a number during the check."""
         now = self._now().get(storage.layout.branch)
         return now is not None and now.id >= number
 
     def _moved(self, storage: TableStorage, latest: Snapshot) -> bool:
-        """True if the catalog has another latest snapshot than when the check began."""
+        """Whether the catalog has another latest snapshot than when the check began."""
         now = self._now().get(storage.layout.branch)
         return now is None or not now.is_same_commit(latest)
 

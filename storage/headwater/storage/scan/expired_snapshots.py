@@ -103,8 +103,8 @@ def _has_expired(storage: TableStorage, wanted: WantedSnapshot) -> bool:
     if wanted.changes:
         return changes_expired(there, wanted.identity.id)
     if not rows_expired(there, wanted.identity.id):
-        found = read_snapshot_file(there.files, layout, wanted.identity.id)
-        if found is not None and found.identity.is_same_commit(wanted.identity):
+        present = read_snapshot_file(there.files, layout, wanted.identity.id)
+        if present is not None and present.identity.is_same_commit(wanted.identity):
             return False
     try:
         tags = list_tag_files(there.files, layout)
@@ -140,7 +140,7 @@ def lost_its_changes(storage: TableStorage, snapshot: Snapshot) -> bool:
 
 
 def is_complete(storage: TableStorage, splits: Iterable[Split]) -> bool:
-    """True if all files of splits are there."""
+    """Whether all files of splits are there."""
     return all(
         storage.files.exists(path)
         for split in splits

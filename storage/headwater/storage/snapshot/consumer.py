@@ -44,7 +44,7 @@ class Consumer:
         updated_at: The last change of its file, milliseconds since the epoch; None if unknown.
         last_uuid: The uuid of the last snapshot that was consumed, or is read in full; None if
             unknown.
-        full_read: True if all rows of the next snapshot are wanted, not its changes.
+        full_read: Whether all rows of the next snapshot are read, not its changes.
     """
 
     consumer_id: str
@@ -125,7 +125,7 @@ def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer
     Raises:
         CorruptData: A file is not a consumer's.
     """
-    found: list[Consumer] = []
+    consumers: list[Consumer] = []
     for status in files.list(layout.consumer_directory):
         if not status.name.startswith(_PREFIX):
             continue
@@ -134,8 +134,8 @@ def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer
         except NotFound:  # deleted since the listing
             continue
         consumer_id = status.name.removeprefix(_PREFIX)
-        found.append(Consumer.from_json(consumer_id, text, status.path, status.modified_millis))
-    return sorted(found, key=lambda consumer: consumer.consumer_id)
+        consumers.append(Consumer.from_json(consumer_id, text, status.path, status.modified_millis))
+    return sorted(consumers, key=lambda consumer: consumer.consumer_id)
 
 
 def check_consumer(consumer: Consumer) -> None:

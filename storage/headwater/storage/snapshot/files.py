@@ -44,11 +44,11 @@ def read_snapshot_file(files: FileAccess, layout: TableLayout, snapshot_id: int)
     """
     path = layout.snapshot(snapshot_id)
     try:
-        found = Snapshot.from_json(files.read(path), path)
+        snapshot = Snapshot.from_json(files.read(path), path)
     except NotFound:
         return None
-    check_id(found, snapshot_id, path)
-    return found
+    check_id(snapshot, snapshot_id, path)
+    return snapshot
 
 
 def read_history(files: FileAccess, layout: TableLayout, first: int, last: int) -> list[Snapshot]:
@@ -94,7 +94,7 @@ def write_latest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) 
 
 
 def write_earliest_hint(files: FileAccess, layout: TableLayout, snapshot_id: int) -> None:
-    """Note the earliest snapshot's id likewise."""
+    """Note the earliest snapshot's id for readers in a hurry."""
     files.write(layout.earliest_hint, str(snapshot_id).encode())
 
 
@@ -110,7 +110,7 @@ def read_hint(files: FileAccess, path: str) -> int | None:
 def hinted_earliest(files: FileAccess, layout: TableLayout) -> int | None:
     """The id of the earliest snapshot by its hint, at the same cost however many there are.
 
-    None when there is no hint, or when one is not right: the snapshot is gone, or the one before it
+    None when there is no hint, or when it is not right: the snapshot is gone, or the one before it
     is there, as an expiry that was killed leaves it.
     """
     hinted = read_hint(files, layout.earliest_hint)
@@ -141,13 +141,13 @@ class FileSnapshotPointer:
         """The latest snapshot; None for a table without snapshots."""
         hinted = read_hint(self.files, self.layout.latest_hint)
         if hinted is not None:
-            found = read_snapshot_file(self.files, self.layout, hinted)
-            if found is not None and not self.files.exists(self.layout.snapshot(hinted + 1)):
-                return found
+            snapshot = read_snapshot_file(self.files, self.layout, hinted)
+            if snapshot is not None and not self.files.exists(self.layout.snapshot(hinted + 1)):
+                return snapshot
         for number in reversed(snapshot_file_ids(self.files, self.layout)):
-            found = read_snapshot_file(self.files, self.layout, number)
-            if found is not None:
-                return found
+            snapshot = read_snapshot_file(self.files, self.layout, number)
+            if snapshot is not None:
+                return snapshot
         return None
 
     def commit(
@@ -182,11 +182,11 @@ class FileSnapshotPointer:
         latest = self.latest()
         if latest is None or latest.id < snapshot.id:
             return None
-        found = read_snapshot_file(self.files, self.layout, snapshot.id)
-        if found is None:
+        present = read_snapshot_file(self.files, self.layout, snapshot.id)
+        if present is None:
             raise NotFound(
                 f"{self.layout.snapshot(snapshot.id)} has expired",
                 resource_type=ResourceType.SNAPSHOT,
                 resource_name=str(snapshot.id),
             )
-        return snapshot.is_same_commit(found)
+        return snapshot.is_same_commit(present)

@@ -87,7 +87,7 @@ class Tag:
         )
 
     def is_expired(self, now_millis: int) -> bool:
-        """True if the time it was to be kept is over."""
+        """Whether it has been kept for long enough."""
         if self.created_at is None or self.retained_millis is None:
             return False
         return now_millis > self.created_at + self.retained_millis
@@ -161,14 +161,14 @@ def expired_tags(storage: TableStorage, before_millis: int | None = None) -> lis
     statuses = storage.files.list(storage.layout.tag_directory)
     made = {status.name.removeprefix(_PREFIX): status.modified_millis for status in statuses}
     now = storage.runtime.earliest_millis()
-    found: list[str] = []
+    names: list[str] = []
     for tag in list_tag_files(storage.files, storage.layout):
         timed = tag.created_at is not None and tag.retained_millis is not None
         created = tag.created_at if timed else made.get(tag.name)
         is_old = before_millis is not None and created is not None and created < before_millis
         if tag.is_expired(now) or is_old:
-            found.append(tag.name)
-    return found
+            names.append(tag.name)
+    return names
 
 
 def write_tag_file(files: FileAccess, layout: TableLayout, tag: Tag) -> bool:
