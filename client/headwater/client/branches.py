@@ -29,7 +29,7 @@ class RestBranches:
     def list(self, identifier: Identifier) -> Sequence[str]:
         """The names, without ``main``."""
         path = (*table_path(identifier), "branches")
-        return self._requests.get(ListBranchesResponse, None, *path).branches or ()
+        return self._requests.get(ListBranchesResponse, None, *path, of=identifier).branches or ()
 
     def create(
         self,
@@ -41,19 +41,19 @@ class RestBranches:
     ) -> None:
         """Begin a branch."""
         body = CreateBranchRequest(branch=branch, from_tag=from_tag, from_snapshot=from_snapshot)
-        self._requests.post(Empty, body, *table_path(identifier), "branches")
+        self._requests.post(Empty, body, *table_path(identifier), "branches", of=identifier)
 
     def rename(self, identifier: Identifier, branch: str, new_name: str) -> None:
         """Give a branch another name."""
         body = RenameBranchRequest(to_branch=new_name)
         path = (*table_path(identifier), "branches", branch, "rename")
-        self._requests.post(Empty, body, *path)
+        self._requests.post(Empty, body, *path, of=identifier)
 
     def fast_forward(self, identifier: Identifier, branch: str) -> None:
         """Make the table hold what a branch of it holds."""
         path = (*table_path(identifier), "branches", branch, "forward")
-        self._requests.post(Empty, ForwardBranchRequest(), *path)
+        self._requests.post(Empty, ForwardBranchRequest(), *path, of=identifier)
 
     def drop(self, identifier: Identifier, branch: str) -> None:
         """Drop a branch."""
-        self._requests.delete(*table_path(identifier), "branches", branch)
+        self._requests.delete(*table_path(identifier), "branches", branch, of=identifier)

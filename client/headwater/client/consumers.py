@@ -44,7 +44,7 @@ class RestConsumers:
         """The saved positions."""
         params = paging(max_results, page_token)
         answer = self._requests.get(
-            ListConsumersResponse, params, *table_path(identifier), "consumers"
+            ListConsumersResponse, params, *table_path(identifier), "consumers", of=identifier
         )
         return answer.page().map(ConsumerModel.info)
 
@@ -66,7 +66,9 @@ class RestConsumers:
             owner=owner,
             force=force,
         )
-        self._requests.post(Empty, body, *table_path(identifier), "consumers", "reset")
+        self._requests.post(
+            Empty, body, *table_path(identifier), "consumers", "reset", of=identifier
+        )
 
     def lease(
         self,
@@ -89,5 +91,5 @@ class RestConsumers:
 
     def _lease(self, identifier: Identifier, body: LeaseConsumerRequest) -> ConsumerLeaseModel:
         return self._requests.post(
-            ConsumerLeaseModel, body, *table_path(identifier), "consumers", "lease"
+            ConsumerLeaseModel, body, *table_path(identifier), "consumers", "lease", of=identifier
         )

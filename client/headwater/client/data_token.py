@@ -30,5 +30,5 @@ class AskForToken:
     def __call__(self) -> ExpiringOptions:
         """A new token, laid over the options."""
         path = (*table_path(self.identifier), "token")
-        answer = self.requests.get(GetTableTokenResponse, None, *path)
+        answer = self.requests.get(GetTableTokenResponse, None, *path, of=self.identifier)
         return ExpiringOptions({**self.options, **answer.token}, answer.expires_at_millis)

@@ -125,12 +125,16 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
 
     def get(self, identifier: Identifier) -> InfoT:
         """An object; NotFound."""
-        answer = self._requests.get(self._shape.answer, None, *self._path(identifier))
+        answer = self._requests.get(
+            self._shape.answer, None, *self._path(identifier), of=identifier
+        )
         return self._shape.info(answer, identifier.database)
 
     def alter(self, identifier: Identifier, changes: Sequence[ChangeT]) -> None:
         """Apply changes, all or none, each to what the one before left."""
-        self._requests.post(Empty, self._shape.alter(changes), *self._path(identifier))
+        self._requests.post(
+            Empty, self._shape.alter(changes), *self._path(identifier), of=identifier
+        )
 
     def replace(self, identifier: Identifier, content: ContentT) -> None:
         """Let an object say something else; NotFound; Unsupported when the server cannot."""
@@ -138,7 +142,7 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
 
     def _replace(self, identifier: Identifier, body: BaseModel) -> None:
         try:
-            self._requests.post(Empty, body, *self._path(identifier), "replace")
+            self._requests.post(Empty, body, *self._path(identifier), "replace", of=identifier)
         except NotFound as error:
             if error.resource_type is not None:
                 raise
@@ -151,7 +155,7 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
     def drop(self, identifier: Identifier, *, ignore_if_not_exists: bool = False) -> None:
         """Drop an object; NotFound."""
         try:
-            self._requests.delete(*self._path(identifier))
+            self._requests.delete(*self._path(identifier), of=identifier)
         except NotFound as error:
             if not ignore_if_not_exists or error.resource_type is not self._shape.kind:
                 raise
@@ -159,7 +163,7 @@ class RestNamedObjects(Generic[ContentT, ChangeT, InfoT, AnswerT]):
     def _rename(self, source: Identifier, destination: Identifier) -> None:
         """Give an object another name, for the kinds that can have one; NotFound, AlreadyExists."""
         body = RenameTableRequest.of(source, destination)
-        self._requests.post(Empty, body, self._segment, "rename")
+        self._requests.post(Empty, body, self._segment, "rename", of=source)
 
     def _list(self, database: str, params: dict[str, str]) -> Page[str]:
         path = ("databases", database, self._segment)

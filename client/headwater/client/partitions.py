@@ -24,7 +24,7 @@ from headwater.catalog.wire.partitions import (
     PartitionSpecsRequest,
 )
 from headwater.catalog.wire.tables import Empty
-from headwater.client.requests import Requests, paging, table_path
+from headwater.client.requests import Requests, paging, table_headers, table_path
 from headwater.storage.table_storage import PartitionStatistics
 
 __all__ = ["RestPartitions"]
@@ -50,7 +50,9 @@ class RestPartitions:
     ) -> Page[PartitionInfo]:
         """The partitions in the order of their names."""
         params = paging(max_results, page_token, partitionNamePattern=pattern)
-        return _page(self._requests.get(ListPartitionsResponse, params, *_path(identifier)))
+        return _page(
+            self._requests.get(ListPartitionsResponse, params, *_path(identifier), of=identifier)
+        )
 
     def list_by_names(
         self, identifier: Identifier, specs: Sequence[Spec]
@@ -58,7 +60,7 @@ class RestPartitions:
         """Those of the given partitions that exist; Invalid for more than 1000."""
         body = PartitionSpecsRequest(specs=_dicts(specs))
         answer = self._requests.post(
-            ListPartitionsResponse, body, *_path(identifier), "list-by-names"
+            ListPartitionsResponse, body, *_path(identifier), "list-by-names", of=identifier
         )
         return _page(answer).items
 
@@ -80,7 +82,9 @@ class RestPartitions:
             page_token=page_token,
         )
         return _page(
-            self._requests.post(ListPartitionsResponse, body, *_path(identifier), "list-by-filter")
+            self._requests.post(
+                ListPartitionsResponse, body, *_path(identifier), "list-by-filter", of=identifier
+            )
         )
 
     def create(
@@ -106,11 +110,15 @@ class RestPartitions:
             replace_statistics=replace_statistics,
         )
         if not statistics or replace_statistics:
-            answer = self._requests.post(CreatePartitionsResponse, body, *_path(identifier))
+            answer = self._requests.post(
+                CreatePartitionsResponse, body, *_path(identifier), of=identifier
+            )
         else:
             transport = self._requests.connected().transport
             path = self._requests.path(*_path(identifier))
-            answer = transport.send("POST", path, body=body).read(CreatePartitionsResponse)
+            headers = table_headers(identifier)
+            sent = transport.send("POST", path, body=body, headers=headers)
+            answer = sent.read(CreatePartitionsResponse)
         return CreatedPartitions(answer.created, answer.existed)
 
     def drop(
@@ -120,13 +128,15 @@ class RestPartitions:
         body = DropPartitionsRequest(
             partition_specs=_dicts(specs), ignore_if_not_exists=ignore_if_not_exists
         )
-        answer = self._requests.post(DropPartitionsResponse, body, *_path(identifier), "drop")
+        answer = self._requests.post(
+            DropPartitionsResponse, body, *_path(identifier), "drop", of=identifier
+        )
         return DroppedPartitions(answer.dropped, answer.missing)
 
     def mark_done(self, identifier: Identifier, specs: Sequence[Spec]) -> None:
         """Mark partitions as complete, registering those that do not exist."""
         body = PartitionSpecsRequest(specs=_dicts(specs))
-        self._requests.post(Empty, body, *_path(identifier), "mark")
+        self._requests.post(Empty, body, *_path(identifier), "mark", of=identifier)
 
 
 def _path(identifier: Identifier) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class RestPolicies:
         """The policies of a table."""
         check_filter(type, principal, column)
         params = paging(max_results, page_token, type=type, principal=principal, column=column)
-        answer = self._requests.get(ListPoliciesResponse, params, *_path(identifier))
+        answer = self._requests.get(ListPoliciesResponse, params, *_path(identifier), of=identifier)
         return answer.page().map(PolicyModel.policy)
 
     def access(self, identifier: Identifier) -> TableAccess:
@@ -52,7 +52,9 @@ class RestPolicies:
         path = (*table_path(identifier), "auth")
         reader = RestRowReader(self._requests, identifier)
         try:
-            answer = self._requests.post(AuthTableQueryResponse, AuthTableQueryRequest(), *path)
+            answer = self._requests.post(
+                AuthTableQueryResponse, AuthTableQueryRequest(), *path, of=identifier
+            )
         except Forbidden:
             # Not all columns may be read; the server knows which.
             return TableAccess(reader=reader)
@@ -66,7 +68,9 @@ class RestPolicies:
 
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Create a policy."""
-        self._requests.post(Empty, CreatePolicyRequest.of(policy), *_path(identifier))
+        self._requests.post(
+            Empty, CreatePolicyRequest.of(policy), *_path(identifier), of=identifier
+        )
 
     def drop(
         self,
@@ -81,7 +85,7 @@ class RestPolicies:
         check_identity(type, principal, column)
         body = DropPolicyRequest(type=type, principal=principal, column=column)
         try:
-            self._requests.post(Empty, body, *_path(identifier), "drop")
+            self._requests.post(Empty, body, *_path(identifier), "drop", of=identifier)
         except NotFound as error:
             if not ignore_if_not_exists or error.resource_type is not ResourceType.POLICY:
                 raise

@@ -22,12 +22,12 @@ class RestProtection:
         self._requests = requests
 
     def is_database_protected(self, name: str) -> bool:
-        """True if a database cannot be dropped; NotFound (DATABASE)."""
+        """Whether a database cannot be dropped; NotFound (DATABASE)."""
         return self._read("databases", name)
 
     def is_table_protected(self, identifier: Identifier) -> bool:
-        """True if a table cannot be dropped; NotFound (TABLE)."""
-        return self._read(*table_path(identifier))
+        """Whether a table cannot be dropped; NotFound (TABLE)."""
+        return self._read(*table_path(identifier), of=identifier)
 
     def protect_database(self, name: str, protected: bool = True) -> None:
         """Set a database's flag, or take it back; NotFound (DATABASE)."""
@@ -35,11 +35,12 @@ class RestProtection:
 
     def protect_table(self, identifier: Identifier, protected: bool = True) -> None:
         """Set a table's flag, or take it back; NotFound (TABLE)."""
-        self._write(protected, *table_path(identifier))
+        self._write(protected, *table_path(identifier), of=identifier)
 
-    def _read(self, *segments: str) -> bool:
-        return self._requests.manage("GET", ProtectionModel, *segments, _SEGMENT).protected
+    def _read(self, *segments: str, of: Identifier | None = None) -> bool:
+        path = (*segments, _SEGMENT)
+        return self._requests.manage("GET", ProtectionModel, *path, of=of).protected
 
-    def _write(self, protected: bool, *segments: str) -> None:
-        body = ProtectionModel(protected=protected)
-        self._requests.manage("POST", ProtectionModel, *segments, _SEGMENT, body=body)
+    def _write(self, protected: bool, *segments: str, of: Identifier | None = None) -> None:
+        body, path = ProtectionModel(protected=protected), (*segments, _SEGMENT)
+        self._requests.manage("POST", ProtectionModel, *path, body=body, of=of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.catalog.wire.tables import ConfigResponse, Empty
+from headwater.catalog.wire.tables import TABLE_ID, TABLE_ID_HEADER, ConfigResponse, Empty
 from headwater.client.answers import ByteStream
 from headwater.client.server_clock import ServerClock
 from headwater.client.transport import Timeouts, Transport, encode_path
@@ -25,6 +26,7 @@ __all__ = [
     "Handshake",
     "Requests",
     "paging",
+    "table_headers",
     "table_path",
     "without_prefix",
 ]
@@ -36,6 +38,8 @@ DATA_TOKENS = "data-token.enabled"
 
 # What is asked once more while another answer is missing is not waited for as long as that was.
 _ONCE_SECONDS = 10.0
+
+_TABLE_ID = re.compile(TABLE_ID)
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -152,25 +156,46 @@ class Requests:
         """The path below the warehouse's prefix."""
         return f"/v1/{encode_path(self.connected().prefix, *segments)}"
 
-    def get(self, model: type[T], params: Mapping[str, str] | None, *segments: str) -> T:
-        """Read something."""
-        transport = self.connected().transport
-        return transport.request("GET", self.path(*segments), params=params).read(model)
+    def get(
+        self,
+        model: type[T],
+        params: Mapping[str, str] | None,
+        *segments: str,
+        of: Identifier | None = None,
+    ) -> T:
+        """Read something.
 
-    def get_once(self, model: type[T], *segments: str) -> T:
-        """Read something without repeating the request, nor waiting long for its answer."""
-        transport = self.connected().transport
+        Args:
+            model: The response.
+            params: Of the query.
+            segments: Of the path, below the warehouse's prefix.
+            of: The table that the request is about; its id, if it has one, is sent along.
+        """
+        transport, headers = self.connected().transport, table_headers(of)
         path = self.path(*segments)
-        return transport.send("GET", path, read_seconds=_ONCE_SECONDS).read(model)
+        return transport.request("GET", path, params=params, headers=headers).read(model)
 
-    def post(self, model: type[T], body: BaseModel, *segments: str) -> T:
-        """Change something."""
-        transport = self.connected().transport
-        return transport.request("POST", self.path(*segments), body=body).read(model)
+    def get_once(self, model: type[T], *segments: str, of: Identifier | None = None) -> T:
+        """Read something without repeating the request, nor waiting long for its answer."""
+        transport, headers = self.connected().transport, table_headers(of)
+        path = self.path(*segments)
+        found = transport.send("GET", path, headers=headers, read_seconds=_ONCE_SECONDS)
+        return found.read(model)
 
-    def post_for_stream(self, body: BaseModel, *segments: str) -> ByteStream:
+    def post(
+        self, model: type[T], body: BaseModel, *segments: str, of: Identifier | None = None
+    ) -> T:
+        """Change something; arguments as for `get`."""
+        transport, headers = self.connected().transport, table_headers(of)
+        path = self.path(*segments)
+        return transport.request("POST", path, body=body, headers=headers).read(model)
+
+    def post_for_stream(
+        self, body: BaseModel, *segments: str, of: Identifier | None = None
+    ) -> ByteStream:
         """Ask for what comes as a stream of bytes; the request changes nothing."""
-        return self.connected().transport.stream(self.path(*segments), body)
+        transport = self.connected().transport
+        return transport.stream(self.path(*segments), body, table_headers(of))
 
     def manage(
         self,
@@ -179,11 +204,15 @@ class Requests:
         *segments: str,
         params: Mapping[str, str] | None = None,
         body: BaseModel | None = None,
+        of: Identifier | None = None,
     ) -> T:
         """Use Headwater's own management API, which other servers lack, about the warehouse."""
-        handshake = self.connected()
+        handshake, headers = self.connected(), table_headers(of)
         path = f"/management/v1/warehouses/{encode_path(handshake.prefix, *segments)}"
-        return handshake.transport.request(method, path, params=params, body=body).read(model)
+        answer = handshake.transport.request(
+            method, path, params=params, body=body, headers=headers
+        )
+        return answer.read(model)
 
     def manage_all(
         self,
@@ -198,14 +227,26 @@ class Requests:
         path = f"/management/v1/{encode_path(*segments)}"
         return transport.request(method, path, params=params, body=body).read(model)
 
-    def delete(self, *segments: str) -> None:
-        """Delete something."""
-        self.connected().transport.request("DELETE", self.path(*segments)).read(Empty)
+    def delete(self, *segments: str, of: Identifier | None = None) -> None:
+        """Delete something; arguments as for `get`."""
+        transport, headers = self.connected().transport, table_headers(of)
+        transport.request("DELETE", self.path(*segments), headers=headers).read(Empty)
 
 
 def table_path(identifier: Identifier) -> tuple[str, str, str, str]:
     """The segments of a table's path."""
     return "databases", identifier.database, "tables", identifier.name
+
+
+def table_headers(identifier: Identifier | None) -> Mapping[str, str]:
+    """The headers of a request about a table: its id, where the identifier is bound to one.
+
+    An id of another form is none that a Headwater server gave, and other servers read no header.
+    """
+    table_id = None if identifier is None else identifier.table_id
+    if table_id is None or not _TABLE_ID.fullmatch(table_id):
+        return {}
+    return {TABLE_ID_HEADER: table_id}
 
 
 def without_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:

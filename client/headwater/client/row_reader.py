@@ -32,7 +32,9 @@ class RestRowReader:
     def read(self, request: ReadRequest) -> RowStream:
         """The rows; the connection is given back when they are read or closed."""
         body = ReadTableRequest.of(request)
-        content = self.requests.post_for_stream(body, *table_path(self.identifier), "read")
+        content = self.requests.post_for_stream(
+            body, *table_path(self.identifier), "read", of=self.identifier
+        )
         try:
             reader = pa.ipc.open_stream(pa.PythonFile(content, mode="r"))
             stream = stream_of(reader)

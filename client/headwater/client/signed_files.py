@@ -190,7 +190,7 @@ class SignedFiles(ObjectStoreFiles):
     def _sign(self, asked: Sequence[FileRequestModel]) -> tuple[Sequence[SignedRequestModel], int]:
         path = (*table_path(self._identifier), "sign")
         body = SignTableRequestsRequest(requests=[*asked])
-        answer = self._requests.post(SignTableRequestsResponse, body, *path)
+        answer = self._requests.post(SignTableRequestsResponse, body, *path, of=self._identifier)
         return answer.requests, answer.expires_at_millis
 
     def _get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:

@@ -89,7 +89,9 @@ class RestSnapshots:
         """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
         path = table_path(identifier)
         try:
-            latest = self._requests.get_once(GetTableSnapshotResponse, *path, "snapshot")
+            latest = self._requests.get_once(
+                GetTableSnapshotResponse, *path, "snapshot", of=identifier
+            )
         except NotFound as error:
             if error.resource_type is ResourceType.SNAPSHOT:
                 return None
@@ -99,7 +101,9 @@ class RestSnapshots:
             return None
         if found.id > snapshot.id:
             number = str(snapshot.id)
-            older = self._requests.get_once(GetVersionSnapshotResponse, *path, "snapshots", number)
+            older = self._requests.get_once(
+                GetVersionSnapshotResponse, *path, "snapshots", number, of=identifier
+            )
             found = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
         return snapshot.is_same_commit(found)
 
@@ -107,7 +111,9 @@ class RestSnapshots:
         """A user's commits; nothing is known of them by servers that do not tell."""
         path = (*table_path(identifier), "commits", commit_user)
         try:
-            return self._requests.get(GetLastCommitResponse, None, *path).remembered()
+            return self._requests.get(
+                GetLastCommitResponse, None, *path, of=identifier
+            ).remembered()
         except (NotFound, Unsupported) as error:
             if isinstance(error, NotFound) and error.resource_type is ResourceType.TABLE:
                 raise
@@ -117,7 +123,7 @@ class RestSnapshots:
         """The latest snapshot; None for a table without one. Its file is on storage."""
         try:
             answer = self._requests.get(
-                GetTableSnapshotResponse, None, *table_path(identifier), "snapshot"
+                GetTableSnapshotResponse, None, *table_path(identifier), "snapshot", of=identifier
             )
         except NotFound as error:
             if error.resource_type is ResourceType.SNAPSHOT:
@@ -128,7 +134,12 @@ class RestSnapshots:
     def get(self, identifier: Identifier, version: str) -> Snapshot:
         """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
         answer = self._requests.get(
-            GetVersionSnapshotResponse, None, *table_path(identifier), "snapshots", version
+            GetVersionSnapshotResponse,
+            None,
+            *table_path(identifier),
+            "snapshots",
+            version,
+            of=identifier,
         )
         return Snapshot.from_document(answer.snapshot, f"snapshot {version} of {identifier}")
 
@@ -142,7 +153,7 @@ class RestSnapshots:
         """The snapshots that still exist, newest first."""
         params = paging(max_results, page_token)
         answer = self._requests.get(
-            ListSnapshotsResponse, params, *table_path(identifier), "snapshots"
+            ListSnapshotsResponse, params, *table_path(identifier), "snapshots", of=identifier
         )
         return answer.page().map(snapshot_from_listing)
 
@@ -153,16 +164,16 @@ class RestSnapshots:
         body = RollbackTableRequest(
             instant=SnapshotInstant(snapshot_id=snapshot_id), from_snapshot=from_snapshot
         )
-        self._requests.post(Empty, body, *table_path(identifier), "rollback")
+        self._requests.post(Empty, body, *table_path(identifier), "rollback", of=identifier)
 
     def rollback_to_tag(
         self, identifier: Identifier, tag: str, from_snapshot: int | None = None
     ) -> None:
         """Likewise, to the snapshot that a tag names."""
         body = RollbackTableRequest(instant=TagInstant(tag_name=tag), from_snapshot=from_snapshot)
-        self._requests.post(Empty, body, *table_path(identifier), "rollback")
+        self._requests.post(Empty, body, *table_path(identifier), "rollback", of=identifier)
 
     def rollback_schema(self, identifier: Identifier, schema_id: int) -> None:
         """Make an earlier schema the latest; Invalid, Conflict."""
         body = RollbackSchemaRequest(schema_id=schema_id)
-        self._requests.post(Empty, body, *table_path(identifier), "rollback-schema")
+        self._requests.post(Empty, body, *table_path(identifier), "rollback-schema", of=identifier)

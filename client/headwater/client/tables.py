@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
-from headwater.catalog.model.tables import TableInfo
+from headwater.catalog.model.tables import TableInfo, dropped_table
 from headwater.catalog.wire.tables import (
     AlterTableRequest,
     CreateTableRequest,
@@ -90,6 +90,14 @@ class RestTables(RestNamedObjects[Schema, SchemaChange, TableInfo, GetTableRespo
     def _with_defaults(self, schema: Schema) -> Schema:
         defaults = without_prefix(self._requests.connected().options, TABLE_DEFAULT_PREFIX)
         return replace(schema, options={**defaults, **schema.options})
+
+    def get(self, identifier: Identifier) -> TableInfo:
+        """A table; NotFound (TABLE)."""
+        info = super().get(identifier)
+        # Servers other than Headwater do not read the header with the id.
+        if identifier.table_id not in (None, info.id):
+            raise dropped_table(identifier)
+        return info
 
     def get_by_id(self, table_id: str) -> TableInfo:
         """The table with an id, whatever its name is; NotFound (TABLE)."""

@@ -48,11 +48,13 @@ class RestTags:
             snapshot_id=snapshot_id,
             time_retained=None if retained_millis is None else f"{retained_millis} ms",
         )
-        self._requests.post(Empty, body, *table_path(identifier), "tags")
+        self._requests.post(Empty, body, *table_path(identifier), "tags", of=identifier)
 
     def get(self, identifier: Identifier, tag: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
-        return self._requests.get(GetTagResponse, None, *table_path(identifier), "tags", tag).info()
+        return self._requests.get(
+            GetTagResponse, None, *table_path(identifier), "tags", tag, of=identifier
+        ).info()
 
     def list(
         self,
@@ -64,7 +66,9 @@ class RestTags:
     ) -> Page[str]:
         """Tag names."""
         params = paging(max_results, page_token, tagNamePrefix=prefix)
-        return self._requests.get(ListTagsResponse, params, *table_path(identifier), "tags").page()
+        return self._requests.get(
+            ListTagsResponse, params, *table_path(identifier), "tags", of=identifier
+        ).page()
 
     def replace(
         self,
@@ -88,4 +92,4 @@ class RestTags:
 
     def delete(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""
-        self._requests.delete(*table_path(identifier), "tags", tag)
+        self._requests.delete(*table_path(identifier), "tags", tag, of=identifier)

@@ -143,6 +143,7 @@ class Transport:
         *,
         params: Mapping[str, str] | None = None,
         body: BaseModel | None = None,
+        headers: Mapping[str, str] | None = None,
         read_seconds: float | None = None,
     ) -> Answer:
         """Send a request once, without repeating it.
@@ -152,6 +153,7 @@ class Transport:
             path: The path.
             params: Of the query.
             body: Sent as JSON.
+            headers: Sent with this request alone.
             read_seconds: The longest time to wait for the answer, if not that of `timeouts`.
 
         Raises:
@@ -171,6 +173,7 @@ class Transport:
                 headers={
                     "content-type": "application/json",
                     **_trace_context(),
+                    **(headers or {}),
                     **self.headers,
                 },
                 timeout=httpx.Timeout(read, connect=timeouts.connect),
@@ -189,7 +192,9 @@ class Transport:
         self.server_clock.note(response.headers.get("date"))
         return Answer(response.status_code, response.text, response.headers, request)
 
-    def stream(self, path: str, body: BaseModel) -> ByteStream:
+    def stream(
+        self, path: str, body: BaseModel, headers: Mapping[str, str] | None = None
+    ) -> ByteStream:
         """Post what only reads, and get the answer's body as it comes.
 
         It is repeated, as long as no answer has begun, where the server is out of reach or answers
@@ -203,7 +208,7 @@ class Transport:
         while True:
             retry_after: float | None = None
             try:
-                found = self._begin_stream(path, body)
+                found = self._begin_stream(path, body, headers or {})
             except Unavailable:
                 if attempt > self.retries:
                     raise
@@ -216,7 +221,9 @@ class Transport:
             self.runtime.sleep(seconds_to_wait(attempt, retry_after))
             attempt += 1
 
-    def _begin_stream(self, path: str, body: BaseModel) -> ByteStream | Answer:
+    def _begin_stream(
+        self, path: str, body: BaseModel, headers: Mapping[str, str]
+    ) -> ByteStream | Answer:
         request = f"POST {self.url}{path}"
         client = self._connected()
         timeouts = httpx.Timeout(self.timeouts.read, connect=self.timeouts.connect)
@@ -230,6 +237,7 @@ class Transport:
                         "content-type": "application/json",
                         # What is compressed cannot be read before its end is there.
                         "accept-encoding": "identity",
+                        **headers,
                         **self.headers,
                     },
                     timeout=timeouts,
@@ -256,6 +264,7 @@ class Transport:
         *,
         params: Mapping[str, str] | None = None,
         body: BaseModel | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request, and repeat it where that does no harm.
 
@@ -269,7 +278,7 @@ class Transport:
         while True:
             retry_after: float | None = None
             try:
-                answer = self.send(method, path, params=params, body=body)
+                answer = self.send(method, path, params=params, body=body, headers=headers)
             except Unavailable as error:
                 is_lost = isinstance(error, OutcomeUnknown)
                 is_slow = isinstance(error.__cause__, httpx.ConnectTimeout | httpx.PoolTimeout)

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias, TypedDict
 from urllib.parse import unquote_plus
 
 from anyio import to_thread
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator
 
 from headwater.catalog.model.catalog import Catalog
@@ -17,6 +17,7 @@ from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql.admin.groups import Groups
 from headwater.catalog.sql.admin.tokens import Tokens
 from headwater.catalog.sql.events.feed import EventFeed
+from headwater.catalog.wire.tables import TABLE_ID, TABLE_ID_HEADER
 from headwater.server.access.decisions import Decisions
 from headwater.server.data_tokens import DataTokens
 from headwater.server.managed_catalogs import ManagedCatalogs
@@ -33,6 +34,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 __all__ = [
     "CatalogOf",
     "DatabasePattern",
+    "ExpectedTableId",
     "PageOf",
     "PageRequest",
     "Principals",
@@ -163,8 +165,19 @@ async def _catalog(services: ServicesOf, prefix: Segment, request: Request) -> C
 CatalogOf: TypeAlias = Annotated[Catalog, Depends(_catalog)]
 
 
-async def _table(database: Segment, table: Segment) -> Identifier:
-    return Identifier(database, table)
+ExpectedTableId: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias=TABLE_ID_HEADER,
+        pattern=f"^{TABLE_ID}$",
+        description="The id of the table that is meant. If another table has the name, the "
+        "response is 404.",
+    ),
+]
+
+
+async def _table(database: Segment, table: Segment, table_id: ExpectedTableId = None) -> Identifier:
+    return Identifier(database, table, table_id)
 
 
 TableName: TypeAlias = Annotated[Identifier, Depends(_table)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -88,7 +89,7 @@ class Branches(Protocol):
 def branch_of(identifier: Identifier, branch: str) -> Identifier:
     """The name of a branch of a table, whichever of its branches was named."""
     name = identifier.table if branch == MAIN_BRANCH else f"{identifier.table}$branch_{branch}"
-    return Identifier(identifier.database, name)
+    return replace(identifier, name=name)
 
 
 def check_branch_name(branch: str) -> None:

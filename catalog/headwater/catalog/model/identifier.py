@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
@@ -21,14 +21,22 @@ class Identifier:
 
     Attributes:
         database: The database.
-        name: The object's whole name, a ``$branch_…`` part included.
+        name: The object's qualified name within it, including a ``$branch_…`` part.
+        table_id: The id of the table that is meant; None for whichever table has the name. A
+            catalog rejects an identifier whose name another table has by now. Names are equal
+            whatever their ids.
     """
 
     database: str
     name: str
+    table_id: str | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}"
+
+    def with_table_id(self, table_id: str | None) -> Identifier:
+        """The same name, of the table with this id alone."""
+        return replace(self, table_id=table_id)
 
     @property
     def table(self) -> str:
@@ -64,7 +72,7 @@ class Identifier:
     def without_system_table(self) -> Identifier:
         """The table or branch whose system table is meant."""
         kept = f"${_BRANCH_PREFIX}{self.branch}" if self.branch != MAIN_BRANCH else ""
-        return Identifier(self.database, f"{self.table}{kept}")
+        return replace(self, name=f"{self.table}{kept}")
 
     @staticmethod
     def parse(text: str) -> Identifier:

@@ -9,21 +9,44 @@ from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import NamedObjects
 from headwater.catalog.model.page import Page
+from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.schema.change import SchemaChange
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
-__all__ = ["TableInfo", "Tables"]
+__all__ = ["TableInfo", "Tables", "dropped_table"]
 
 
 @dataclass(frozen=True)
 class TableInfo(Audited):
-    """A table as the catalog has it: ``id`` is a UUID, ``path`` a URI."""
+    """A table as the catalog has it.
+
+    Attributes:
+        id: A UUID.
+        identifier: The name, bound to the id: no operation by it reaches another table.
+        path: A URI.
+        is_external: Whether the files are not the catalog's own.
+        schema: The latest schema.
+    """
 
     id: str
     identifier: Identifier
     path: str
     is_external: bool
     schema: TableSchema
+
+    def __post_init__(self) -> None:
+        """Bind the name to the id."""
+        object.__setattr__(self, "identifier", self.identifier.with_table_id(self.id))
+
+
+def dropped_table(identifier: Identifier) -> NotFound:
+    """The error about a table whose name another table has."""
+    return NotFound(
+        f"table {identifier} was dropped, and there is another of its name now; take a new handle, "
+        "by its new name if it was renamed",
+        resource_type=ResourceType.TABLE,
+        resource_name=str(identifier),
+    )
 
 
 class Tables(NamedObjects[Schema, SchemaChange, TableInfo], Protocol):

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from headwater.catalog.model.access import ReadKind, ReadRequest, RowStream
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.principal import acting_as
@@ -29,6 +30,7 @@ from headwater.storage.errors import (
     Unsupported,
 )
 from headwater.storage.files.confined import ConfinedFiles
+from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.predicate.filter import And, Predicate, columns_of, parse_predicate
 from headwater.storage.predicate.restriction import RestrictedRows, Restriction
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -94,7 +96,10 @@ def open_rows(
 
     A file that does not lie below the table's directory is Forbidden, once it is to be read.
     """
-    access = catalog.policies.access(identifier)
+    with acting_as(None):
+        info = catalog.tables.get(identifier)
+    # By the id: another table that takes the name now has policies of its own.
+    access = catalog.policies.access(info.identifier)
     unknown = sorted(set(request.options) - _READING_OPTIONS)
     if unknown:
         raise Invalid(
@@ -103,13 +108,12 @@ def open_rows(
         )
     # From here on the server reads for itself; what it gives away passes `_Shown`.
     with acting_as(None):
-        info = catalog.tables.get(identifier)
         if info.is_external:
             raise Unsupported(
                 f"table {identifier} is external, and the server does not read its files; read it "
                 "with credentials of your own"
             )
-        present = catalog.tables.get(Identifier(identifier.database, identifier.table)).schema
+        present = catalog.tables.get(branch_of(info.identifier, MAIN_BRANCH)).schema
         table = _ConfinedTable(catalog, info, options=request.options)
         changes, positions = _changes(table, request)
         rows = _chosen(table, request) if changes is None else _of_kind(changes, request.kind)

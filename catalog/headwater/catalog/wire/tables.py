@@ -25,6 +25,8 @@ from headwater.storage.schema.table_schema import Schema, TableSchema, highest_f
 
 __all__ = [
     "ERROR_KIND_HEADER",
+    "TABLE_ID",
+    "TABLE_ID_HEADER",
     "AlterTableRequest",
     "AuditedModel",
     "AuthTableQueryRequest",
@@ -71,6 +73,13 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 ERROR_KIND_HEADER = "x-headwater-error"
 """The response header that names an error's class, because several share an HTTP status."""
+TABLE_ID_HEADER = "x-headwater-table-id"
+"""The request header with the id of the table that a name in the request means.
+
+A server rejects the request if another table has that name.
+"""
+TABLE_ID = r"[0-9A-Za-z-]{1,64}"
+"""The ids that this header can have."""
 
 
 class WireModel(BaseModel):

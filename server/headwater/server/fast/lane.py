@@ -32,6 +32,7 @@ from headwater.catalog.sql.history.commit import Offer
 from headwater.catalog.sql.tables.bulk_reads import MOST_AT_ONCE as MOST_READS
 from headwater.catalog.sql.tables.bulk_reads import StoredSnapshot, StoredTable
 from headwater.catalog.wire.history import CommitTableRequest, snapshot_from_wire
+from headwater.catalog.wire.tables import TABLE_ID, TABLE_ID_HEADER
 from headwater.server.access.needs import Need
 from headwater.server.access.operations import OPERATIONS
 from headwater.server.answers import snapshot_text, table_text
@@ -55,6 +56,8 @@ V = TypeVar("V")
 _PLAIN = re.compile(
     rb"/v1/([\w.-]+)/databases/([\w.-]+)/tables/([\w.-]+)(?:/(snapshot|commit))?", re.ASCII
 )
+_TABLE_ID_HEADER = TABLE_ID_HEADER.encode()
+_TABLE_ID = re.compile(TABLE_ID.encode())
 _TABLE = "/v1/{prefix}/databases/{database}/tables/{table}"
 _UPDATE = frozenset({Access.UPDATE})
 # A transaction takes several times as long; a look does not.
@@ -182,7 +185,12 @@ class FastLane:
             return None
         if not isinstance(catalog, SqlCatalog):
             return None
+        table_ids = [value for key, value in scope["headers"] if key == _TABLE_ID_HEADER]
+        if len(table_ids) > 1 or not all(map(_TABLE_ID.fullmatch, table_ids)):
+            return None
         name = Identifier(plain[2].decode(), plain[3].decode())
+        if table_ids:
+            name = name.with_table_id(table_ids[0].decode())
         if caller is not None:
             decisions = self._services.decisions
             need = Need(Thing(TargetType.TABLE, name.database, name.name), kind.accesses)
@@ -279,15 +287,18 @@ def _each_once(
     """Look things up that may be asked for several times; all are left to others if it fails."""
 
     async def work(names: Sequence[Identifier]) -> Sequence[V | None]:
-        different = list(dict.fromkeys(names))
+        # Equal names may mean tables with different ids.
+        keys = [(name, name.table_id) for name in names]
+        different = list(dict.fromkeys(keys))
         try:
             # It is done for several requests: it is a part of none.
             with apart():
-                found = dict(zip(different, await look(different), strict=True))
+                values = await look([name for name, _ in different])
         except HeadwaterError:
             # One name may spoil it for all: each is asked for alone, and told.
             return [None] * len(names)
-        return [found[name] for name in names]
+        found = dict(zip(different, values, strict=True))
+        return [found[key] for key in keys]
 
     return work
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.branches import branch_of
 from headwater.catalog.model.principal import current_principal
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.wire.signed_requests import (
@@ -33,6 +33,7 @@ from headwater.server.column_rights import refuse_hidden_columns
 from headwater.server.dependencies import (
     CatalogOf,
     DatabasePattern,
+    ExpectedTableId,
     PageOf,
     Segment,
     ServicesOf,
@@ -164,9 +165,12 @@ def register_table(catalog: CatalogOf, database: Segment, body: RegisterTableReq
     summary="Rename a table",
     responses=failures("no database", "no table", "table exists"),
 )
-def rename_table(catalog: CatalogOf, body: RenameTableRequest) -> Empty:
+def rename_table(
+    catalog: CatalogOf, body: RenameTableRequest, table_id: ExpectedTableId = None
+) -> Empty:
     """Changes the name, and optionally the database; the id and the files stay."""
-    catalog.tables.rename(body.source.identifier(), body.destination.identifier())
+    source = body.source.identifier().with_table_id(table_id)
+    catalog.tables.rename(source, body.destination.identifier())
     return Empty()
 
 
@@ -243,11 +247,11 @@ def auth_table_query(
     info = catalog.tables.get(name)
     schema = info.schema
     schema.columns(body.select or ())
-    restriction = catalog.policies.access(name).restriction
+    restriction = catalog.policies.access(info.identifier).restriction
     if name.branch != MAIN_BRANCH or info.is_external:
         # Policies and permissions are of the table's own columns, which a branch can change, and
         # another engine, whose change has just been seen.
-        present = catalog.tables.get(Identifier(name.database, name.table)).schema
+        present = catalog.tables.get(branch_of(info.identifier, MAIN_BRANCH)).schema
         restriction.check(str(name), present, schema)
         refuse_hidden_columns(catalog, name, present, [schema], body.select or None)
     masks = restriction.masks or {}
@@ -272,7 +276,7 @@ def get_table_token(
     that `/v1/config` returns. Whoever is shown only a part of the table is answered 403.
     """
     info = catalog.tables.get(name)
-    refuse_withheld_files(catalog, name)
+    refuse_withheld_files(catalog, info.identifier)
     if services.data_tokens is None:
         raise Unsupported(
             "this server hands out no data tokens; do not set data-token.enabled, and give the "
@@ -310,7 +314,7 @@ def sign_table_requests(
     the steps of S3's multipart upload of one file.
     """
     info = catalog.tables.get(name)
-    refuse_withheld_files(catalog, name)
+    refuse_withheld_files(catalog, info.identifier)
     seconds = services.settings.signed_request_seconds
     if seconds is None or not can_sign(catalog) or not isinstance(catalog, SqlCatalog):
         raise Unsupported(

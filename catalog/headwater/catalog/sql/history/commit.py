@@ -20,6 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.origin import Origin, current_origin
 from headwater.catalog.model.principal import current_name
+from headwater.catalog.model.tables import dropped_table
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import BranchRow, SnapshotRow
 from headwater.catalog.sql.database.prepared import (
@@ -41,7 +42,7 @@ from headwater.catalog.sql.queries.lookup import (
     TableRecord,
     find_tables,
     lock_branches,
-    table_not_found,
+    require_table,
 )
 from headwater.storage.commit.fate import DEFAULT_TIMEOUT_MILLIS
 from headwater.storage.errors import (
@@ -410,8 +411,9 @@ def _table_of(offer: Offer, record: TableRecord | None) -> TableRecord:
         Invalid: No engine could read the snapshot, or it has the uuid of the one that it builds on,
             and no client could tell which of them it sees.
     """
-    if record is None or (offer.table_id is not None and record.id != offer.table_id):
-        raise table_not_found(offer.identifier)
+    record = require_table(offer.identifier, record)
+    if offer.table_id not in (None, record.id):
+        raise dropped_table(offer.identifier)
     record.require_snapshots()
     offer.snapshot.require_committable()
     if offer.snapshot.uuid is not None and offer.snapshot.uuid == offer.base_uuid:

@@ -10,6 +10,7 @@ from sqlalchemy import exists, or_, select
 from sqlalchemy.engine import Connection
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.tables import dropped_table
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
     BranchRow,
@@ -39,6 +40,7 @@ __all__ = [
     "lock_branch",
     "lock_branches",
     "read_table",
+    "require_table",
     "table_not_found",
 ]
 
@@ -155,14 +157,17 @@ class Head:
 def find_tables(
     connection: Connection, context: CatalogContext, identifiers: Sequence[Identifier]
 ) -> Sequence[TableRecord | None]:
-    """Look tables and branches up, in one statement; None for what is not there."""
+    """Look tables and branches up by their names, in one statement; None for what is not there.
+
+    The identifier of a record is bound to the id of the table that has the name.
+    """
     count, names = place_values([(name.database, name.table, name.branch) for name in identifiers])
     found: list[TableRecord | None] = [None] * len(identifiers)
     rows = _finding(count).run(connection, warehouse=context.warehouse, **names)
     for row in rows:
         if row.place < len(identifiers) and _is_plain(identifiers[row.place]):
             found[row.place] = TableRecord(
-                identifier=identifiers[row.place],
+                identifier=identifiers[row.place].with_table_id(row.id),
                 id=row.id,
                 path=row.path,
                 is_external=bool(row.is_external),
@@ -181,9 +186,19 @@ def find_table(
     connection: Connection, context: CatalogContext, identifier: Identifier
 ) -> TableRecord:
     """Look a table and branch up; raises NotFound (TABLE)."""
-    record = find_tables(connection, context, [identifier])[0]
+    return require_table(identifier, find_tables(connection, context, [identifier])[0])
+
+
+def require_table(identifier: Identifier, record: TableRecord | None) -> TableRecord:
+    """The table that an identifier means, given what has its name.
+
+    Raises:
+        NotFound: Nothing has the name, or another table has it than the one that is meant (TABLE).
+    """
     if record is None:
         raise table_not_found(identifier)
+    if identifier.table_id not in (None, record.id):
+        raise dropped_table(identifier)
     return record
 
 

@@ -23,6 +23,7 @@ from headwater.catalog.sql.database.models import (
     OutboxRow,
     SchemaRow,
     SnapshotRow,
+    TableRow,
 )
 from headwater.catalog.sql.database.prepared import Prepared
 from headwater.catalog.sql.outbox.action import SCHEMA_ACTIONS
@@ -97,21 +98,24 @@ class _Look(Generic[V]):
 
     Attributes:
         statement: For so many of them: their places among those asked for, whether storage has yet
-            to follow, and columns.
-        read: Makes one from its name and its columns; None for what needs a closer look.
+            to follow, the table's id, and columns.
+        read: Makes one from its name, its table's id and its columns; None for what needs a closer
+            look.
     """
 
     statement: Callable[[int], Prepared]
-    read: Callable[[Identifier, Sequence[Any]], V | None]
+    read: Callable[[Identifier, str, Sequence[Any]], V | None]
 
     def found(
         self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
     ) -> Sequence[V | None]:
-        """The things found; None for one that was not, or waits for storage."""
+        """The things found; None for one that was not, waits for storage, or is another table's."""
         found: list[V | None] = [None] * len(identifiers)
-        for at, is_pending, *values in rows:
-            if not is_pending and at < len(identifiers):
-                found[at] = self.read(identifiers[at], values)
+        for at, is_pending, table_id, *values in rows:
+            if is_pending or at >= len(identifiers):
+                continue
+            if identifiers[at].table_id in (None, table_id):
+                found[at] = self.read(identifiers[at], table_id, values)
         return found
 
 
@@ -194,6 +198,7 @@ def _snapshots(count: int) -> Prepared:
     )
     columns = (
         pending.label("is_pending"),
+        TableRow.id,
         SnapshotRow.document,
         SnapshotRow.record_count,
         SnapshotRow.file_size_in_bytes,
@@ -209,12 +214,14 @@ def _snapshots(count: int) -> Prepared:
     return about_tables(count, columns, [(SnapshotRow, latest)])
 
 
-def _stored_table(identifier: Identifier, values: Sequence[Any]) -> StoredTable | None:
-    table_id, path, is_external, *others = values
+def _stored_table(
+    identifier: Identifier, table_id: str, values: Sequence[Any]
+) -> StoredTable | None:
+    path, is_external, *others = values
     if is_external:
         return None  # Its files tell its schema.
     return StoredTable(identifier, table_id, path, False, *others)
 
 
 _TABLES = _Look(_tables, _stored_table)
-_SNAPSHOTS = _Look(_snapshots, lambda _, values: StoredSnapshot(*values))
+_SNAPSHOTS = _Look(_snapshots, lambda _name, _id, values: StoredSnapshot(*values))
