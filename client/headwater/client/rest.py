@@ -107,6 +107,11 @@ class RestCatalog:
         return f"RestCatalog({self.url!r}, warehouse={self._requests.asked_for!r})"
 
     @property
+    def is_remote(self) -> bool:
+        """True: other processes reach the server as this one does."""
+        return True
+
+    @property
     def runtime(self) -> Runtime:
         """Clock and names, for tables, too; its clock knows the server's."""
         return self._requests.runtime

@@ -27,6 +27,7 @@ from headwater.client.commit_answer import commit_answer
 from headwater.client.requests import (
     Requests,
     paging,
+    table_headers,
     table_path,
 )
 from headwater.storage.errors import (
@@ -78,7 +79,8 @@ class RestSnapshots:
         )
         path = self._requests.path(*table_path(identifier), "commit")
         try:
-            answer = connected.transport.send("POST", path, body=body)
+            headers = table_headers(identifier)
+            answer = connected.transport.send("POST", path, body=body, headers=headers)
         except OutcomeUnknown as error:
             return CommitAnswer.unknown(error)
         except Unavailable as error:

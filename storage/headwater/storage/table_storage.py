@@ -38,6 +38,7 @@ __all__ = [
     "PartitionStatistics",
     "RememberedCommits",
     "SnapshotPointer",
+    "TablePresence",
     "TableStorage",
 ]
 
@@ -212,6 +213,19 @@ class BranchPointers(Protocol):
         ...
 
 
+class TablePresence(Protocol):
+    """Reports whether the catalog still has a table."""
+
+    def require(self) -> None:
+        """Look once for the table, by its id.
+
+        Raises:
+            NotFound: It was dropped, whichever table has its name now (TABLE).
+            HeadwaterError: It cannot be known now.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class TableStorage:
     """Everything that reading and writing a table's files needs.
@@ -224,6 +238,7 @@ class TableStorage:
         runtime: Clock and names.
         recent: The manifests that were read last, for `headwater.storage.scan.live`.
         sees_all: True if the catalog was asked and shows this reader all rows and values.
+        presence: Is asked when files cannot be read; None if nobody knows.
     """
 
     name: str
@@ -233,6 +248,7 @@ class TableStorage:
     runtime: Runtime = SYSTEM_RUNTIME
     recent: Recent = field(default_factory=lambda: Recent(_RECENT), compare=False, repr=False)
     sees_all: bool = False
+    presence: TablePresence | None = field(default=None, compare=False, repr=False)
     _schemas: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 
     def schema_by_id(self, schema_id: int) -> TableSchema:
@@ -271,6 +287,21 @@ class TableStorage:
                 resource_type=ResourceType.SNAPSHOT,
                 resource_name=str(snapshot_id),
             ) from error
+
+    def check_dropped(self) -> None:
+        """Find out whether files cannot be read because the table was dropped.
+
+        Raises:
+            NotFound: It was (TABLE).
+        """
+        if self.presence is None:
+            return
+        try:
+            self.presence.require()
+        except NotFound:
+            raise
+        except HeadwaterError:
+            return  # what made the caller ask says more
 
     def refuse(self, operation: Operation) -> None:
         """Refuse an operation that one of the table's options forbids this engine.

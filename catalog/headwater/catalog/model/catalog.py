@@ -51,6 +51,11 @@ class Catalog(Protocol):
         """The options with which file access reaches the warehouse; never log them."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is reached through a server, so that it pickles for other processes."""
+        ...
+
     def table_files(self, info: TableInfo) -> FileAccess:
         """Access to a table's files, which pickles without a connection to the catalog."""
         ...

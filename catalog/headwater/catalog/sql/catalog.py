@@ -227,6 +227,11 @@ class SqlCatalog:
         return self._context.warehouse
 
     @property
+    def is_remote(self) -> bool:
+        """False: it works in this process."""
+        return False
+
+    @property
     def runtime(self) -> Runtime:
         """Clock and names: for tables, too."""
         return self._context.runtime

@@ -12,6 +12,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.pointer import CatalogPointer
+from headwater.catalog.table.presence import CatalogPresence, ExternalPointer
 from headwater.catalog.table.references import references_of
 from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.files.access import FileAccess
@@ -24,7 +25,6 @@ from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.given import given_options
 from headwater.storage.schema.option_changes import check_laid_over
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
 __all__ = ["TableHandle"]
@@ -70,6 +70,7 @@ class TableHandle:
             self._info.schema.with_options(self._overlay),
             self._runtime,
             sees_all=self._access.reader is None,
+            presence=CatalogPresence(self._catalog, self._info.identifier),
         )
 
     def _asked(self) -> TableAccess:
@@ -144,7 +145,8 @@ class TableHandle:
     def pointer(self) -> SnapshotPointer:
         """The authority on the latest snapshot: the catalog, or an external table's own files."""
         if self._info.is_external:
-            return FileSnapshotPointer(self._files, self._storage.layout)
+            presence = CatalogPresence(self._catalog, self._info.identifier)
+            return ExternalPointer(self._files, self._storage.layout, presence)
         return CatalogPointer(self._catalog, self._info.identifier, self._info.id)
 
     @property
@@ -154,11 +156,19 @@ class TableHandle:
             self._catalog, self._info.identifier, self._storage, is_external=self._info.is_external
         )
 
+    def require_present(self) -> None:
+        """Check that the catalog still has the table, before what only looks at its files.
+
+        Raises:
+            NotFound: The table was dropped or renamed, whatever has its name now.
+        """
+        CatalogPresence(self._catalog, self._info.identifier).require()
+
     def refresh(self) -> Self:
         """Take over what the catalog now says of the table; the handle itself.
 
         Raises:
-            NotFound: The table was dropped.
+            NotFound: The table was dropped or renamed, whatever has its name now.
         """
         self._info = self._catalog.tables.get(self._info.identifier)
         self._storage = self._make_storage()

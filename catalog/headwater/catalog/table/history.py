@@ -43,6 +43,7 @@ class TableHistory(TableHandle):
     def snapshots(self) -> Snapshots:
         """The snapshots that still exist, newest first."""
         if self._info.is_external:
+            self.require_present()
             ids = snapshot_file_ids(self._files, self._storage.layout)
             return Snapshots(self._storage.snapshot(number) for number in reversed(ids))
         return Snapshots(
@@ -52,6 +53,7 @@ class TableHistory(TableHandle):
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot; NotFound (SNAPSHOT)."""
         if self._info.is_external:
+            self.require_present()
             return self._storage.snapshot(snapshot_id)
         return self._catalog.snapshots.get(self.identifier, str(snapshot_id))
 
@@ -237,6 +239,7 @@ class TableHistory(TableHandle):
             Invalid: The moment has no time zone.
         """
         before = None if older_than is None else millis_of(older_than)
+        self.require_present()
         gone: list[str] = []
         for name in expired_tags(self._storage, before):
             if not dry_run:

@@ -72,6 +72,7 @@ class Inspect:
     def schemas(self) -> pa.Table:
         """Each version of the schema."""
         storage = self.table.storage
+        self.table.require_present()
         return schemas_table(stored_schemas(storage), storage.runtime.time_zone)
 
     def tags(self) -> pa.Table:

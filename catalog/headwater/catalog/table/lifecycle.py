@@ -175,6 +175,7 @@ class TableLifecycle(ReadableTable):
                     "catalog must keep its partitions; set 'metastore.partitioned-table' to true"
                 )
         specs = [self._full_spec(partition) for partition in partitions]
+        self.require_present()
         if not specs:
             latest = self.pointer.latest()
             millis = None if idle is None else idle // _MILLISECOND

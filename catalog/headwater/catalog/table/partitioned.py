@@ -82,4 +82,5 @@ class PartitionedTable(TableHistory):
         if not is_format:
             return None
         self.refuse_restricted("the sizes of its partitions")
+        self.require_present()
         return directories_of(self._storage) if self.schema.partition_keys else []

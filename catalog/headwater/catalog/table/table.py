@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.inspect import Inspect
+from headwater.catalog.table.presence import reports_dropped_tables
 from headwater.catalog.table.upkeep import THIS_PROCESS, TableUpkeep
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.errors import Invalid, NotFound, ResourceType, Unavailable
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor
@@ -26,11 +27,11 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.schema.given import given_names
 from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
-from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Table"]
 
 
+@reports_dropped_tables
 @checks_arguments
 class Table(TableUpkeep):
     """A table, to be read and written.
@@ -89,30 +90,11 @@ class Table(TableUpkeep):
             plan = WritePlan(self._storage).upon(self.pointer.latest())
             # Before the rows, as it checks the options: nothing is to be left of a write.
             commit = self._new_commit()
-            messages = self._write_rows(plan, data, row_kinds)
+            messages = write_rows(plan, data, row_kinds)
             snapshot = plan.commit(commit, messages, executor, properties=properties)
             return self._kept_up(snapshot, messages)
 
         return until_no_conflict(retries, attempt)
-
-    def _write_rows(
-        self,
-        plan: WritePlan,
-        data: TabularData,
-        row_kinds: pa.Array | pa.ChunkedArray | None = None,
-    ) -> list[CommitMessage]:
-        try:
-            return write_rows(plan, data, row_kinds)
-        except Unavailable as error:
-            # The folder of a dropped table is missing, too, and nobody should mount it.
-            if self.catalog.tables.get(self.identifier).id == self.info.id:
-                raise
-            raise NotFound(
-                f"table {self.name} was dropped, and there is another of its name now; "
-                "take a new handle",
-                resource_type=ResourceType.TABLE,
-                resource_name=self.name,
-            ) from error
 
     def overwrite(
         self,
@@ -152,7 +134,7 @@ class Table(TableUpkeep):
         def attempt() -> Snapshot | None:
             plan = wanted.upon(self.pointer.latest())
             commit = self._new_commit()
-            messages = self._write_rows(plan, data)
+            messages = write_rows(plan, data)
             snapshot = plan.commit(commit, messages, executor, properties=properties)
             return self._kept_up(snapshot, messages)
 

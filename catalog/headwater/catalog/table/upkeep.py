@@ -355,6 +355,7 @@ class TableUpkeep(TableLifecycle):
         kind = table_type(self._storage.schema.options)
         if not kind.has_snapshots:
             raise Unsupported(f"table {self.name} is of type {kind}: every file there is its data")
+        self.require_present()
         found = check_table(self._storage, self._latest_of_branches, self._history, deep=deep)
         if not self._info.is_external:
             with suppress(Forbidden):
@@ -379,7 +380,9 @@ class TableUpkeep(TableLifecycle):
     def _latest_of_branches(self) -> dict[str, Snapshot]:
         """The latest snapshots as the catalog has them; none of an external table's."""
         latest: dict[str, Snapshot] = {}
-        if not self._info.is_external:
+        if self._info.is_external:
+            self.require_present()
+        else:
             for branch in (MAIN_BRANCH, *self.branches()):
                 # Storage has followed every decision about a branch that was asked for.
                 found = self._catalog.snapshots.latest(branch_of(self.identifier, branch))

@@ -10,7 +10,13 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headwater.storage.errors import CorruptData, NotFound, ResourceType
+from headwater.storage.errors import (
+    CorruptData,
+    HeadwaterError,
+    NotFound,
+    ResourceType,
+    Unavailable,
+)
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.scan.split import Split, WantedSnapshot
 from headwater.storage.snapshot.files import read_snapshot_file
@@ -36,7 +42,11 @@ def expired(storage: TableStorage, snapshot_id: int, earliest: int | None = None
         storage: The table.
         snapshot_id: The snapshot.
         earliest: The earliest one there is, if known.
+
+    Raises:
+        NotFound: The table was dropped (TABLE).
     """
+    storage.check_dropped()
     there = "" if earliest is None else f" The earliest snapshot is {earliest}."
     return _not_found(
         snapshot_id,
@@ -80,16 +90,27 @@ def naming_wanted(storage: TableStorage, snapshots: Iterable[WantedSnapshot]) ->
         snapshots: The snapshots that are read; looked at only if a file cannot be.
 
     Raises:
-        NotFound: A file cannot be read, and one of the snapshots has expired.
+        NotFound: A file cannot be read, and one of the snapshots has expired, or the table was
+            dropped.
         CorruptData: A file cannot be read, though the snapshots are there.
+        Unavailable: The table's directory cannot be reached.
     """
     try:
         yield
-    except CorruptData as error:
-        for wanted in snapshots:
-            if _has_expired(storage, wanted):
-                raise _error(storage, wanted) from error
+    except (CorruptData, Unavailable) as error:
+        _check_dropped(storage, error)
+        if isinstance(error, CorruptData):
+            for wanted in snapshots:
+                if _has_expired(storage, wanted):
+                    raise _error(storage, wanted) from error
         raise
+
+
+def _check_dropped(storage: TableStorage, error: HeadwaterError) -> None:
+    try:
+        storage.check_dropped()
+    except NotFound as dropped:
+        raise dropped from error
 
 
 def _error(storage: TableStorage, wanted: WantedSnapshot) -> NotFound:

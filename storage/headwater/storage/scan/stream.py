@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.errors import CorruptData, Invalid, NotFound, ResourceType
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.scan.expired_snapshots import changes_expired, expired, rows_expired
@@ -427,12 +427,12 @@ def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[N
         position: The beginning of the batch: expiry takes the oldest snapshots first.
 
     Raises:
-        NotFound: Its first snapshot has expired.
+        NotFound: Its first snapshot has expired, or the table was dropped.
     """
     try:
         yield
     except (CorruptData, NotFound) as error:
-        if not _has_expired(storage, position):
+        if error.resource_type is ResourceType.TABLE or not _has_expired(storage, position):
             raise
         raise expired(storage, position.snapshot_id) from error
 
