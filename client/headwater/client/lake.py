@@ -275,11 +275,18 @@ class Lake:
         self._catalog.tables.replace(identifier, wanted)
         return self.table(name)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, *, table_id: str | None = None) -> Table:
         """A handle to read and write a table.
 
+        The handle is of this table alone: once it is dropped, its operations raise NotFound, also
+        when another table has its name.
+
+        Args:
+            name: ``database.table``.
+            table_id: The table's id (``Table.info.id``); None takes whichever has the name.
+
         Raises:
-            NotFound: There is none.
+            NotFound: There is none, or another table has the name.
             Invalid: It is a system table: `system_table` reads it.
         """
         identifier = Identifier.parse(name)
@@ -287,7 +294,8 @@ class Lake:
             raise Invalid(
                 f"{name} is a system table, which is only read: Lake.system_table reads it"
             )
-        return Table(self._catalog, self._catalog.tables.get(identifier), self.runtime)
+        info = self._catalog.tables.get(identifier.with_table_id(table_id))
+        return Table(self._catalog, info, self.runtime)
 
     def system_table(self, name: str) -> SystemTable:
         """A system table by its name: ``sales.orders$snapshots``, ``sys.tables``.

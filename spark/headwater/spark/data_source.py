@@ -75,6 +75,7 @@ class HeadwaterSource(DataSource):
 
     connection: ClassVar[Connection | None] = None
     """The catalog of the session, unless the options name another."""
+    _table_id: str | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -122,12 +123,18 @@ class HeadwaterSource(DataSource):
         whole: Rows = getattr(self, "_chosen", None) or self._rows(self._table(options.table))
         own = whole.storage.schema
         if isinstance(whole, MetadataRows):
-            named = schema.fieldNames()
-            _check_types(schema, metadata_schema(named, whole.storage))
-            return self._batch_reader(whole.narrowed(named, whole.predicate), schema)
-        names = [name for name in schema.fieldNames() if name in own.field_by_name]
-        _check_schema(schema, own)
-        return self._batch_reader(whole.narrowed(names, whole.predicate), schema)
+            names = schema.fieldNames()
+            _check_types(schema, metadata_schema(names, whole.storage))
+        else:
+            names = [name for name in schema.fieldNames() if name in own.field_by_name]
+            _check_schema(schema, own)
+        try:
+            return self._batch_reader(whole.narrowed(names, whole.predicate), schema)
+        except HeadwaterError:
+            # What Spark pickled cannot ask whether the table was dropped since.
+            if self._table_id is not None:
+                self._connection.open().table(options.table, table_id=self._table_id)
+            raise
 
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""
@@ -279,7 +286,9 @@ class HeadwaterSource(DataSource):
             )
 
     def _table(self, name: str) -> Table:
-        return self._connection.open().table(name)
+        table = self._connection.open().table(name)
+        self._table_id = table.info.id
+        return table
 
     def _rows(self, table: Table) -> Rows:
         options = self._read_options

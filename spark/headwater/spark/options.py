@@ -30,6 +30,7 @@ from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 
 if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
+    from headwater.client import Lake
 
 __all__ = [
     "Operation",
@@ -195,6 +196,7 @@ class WriteOptions:
         merging: The changes of the table's columns that the rows' columns may make.
         laid_over: Options of this write that are laid over the table's; no option of Spark's.
         operation: The statement that writes, if it is no plain write; likewise.
+        table_id: The table's id; None until the write is planned; likewise.
     """
 
     connection: Connection
@@ -211,6 +213,7 @@ class WriteOptions:
     merging: SchemaMerging | None = None
     laid_over: Mapping[str, str] = field(default_factory=dict)
     operation: CommitOperation | None = None
+    table_id: str | None = None
 
     @staticmethod
     def parse(connection: Connection, options: Mapping[str, str], overwrite: bool) -> WriteOptions:
@@ -280,10 +283,15 @@ class WriteOptions:
 
     def open(self) -> Table:
         """The table's handle; on the driver only."""
-        return self.configured(self.connection.open().table(self.table))
+        return self.open_in(self.connection.open())
 
-    def configured(self, table: Table) -> Table:
-        """A handle with the options of this write."""
+    def open_in(self, lake: Lake) -> Table:
+        """The table's handle, with the options of this write.
+
+        Raises:
+            NotFound: There is no such table, or another has its name since the write was planned.
+        """
+        table = lake.table(self.table, table_id=self.table_id)
         return table.with_options(self.laid_over) if self.laid_over else table
 
 

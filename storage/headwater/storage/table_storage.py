@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -288,8 +289,25 @@ class TableStorage:
                 resource_name=str(snapshot_id),
             ) from error
 
+    @contextmanager
+    def reporting_drop(self) -> Generator[None]:
+        """Report that the table was dropped, where that is why files cannot be read or written.
+
+        Raises:
+            NotFound: It was dropped (TABLE).
+        """
+        try:
+            yield
+        except HeadwaterError as error:
+            if _may_lack_files(error):
+                try:
+                    self.check_dropped()
+                except NotFound as dropped:
+                    raise dropped from error
+            raise
+
     def check_dropped(self) -> None:
-        """Find out whether files cannot be read because the table was dropped.
+        """Find out whether files are missing because the table was dropped.
 
         Raises:
             NotFound: It was (TABLE).
@@ -363,3 +381,9 @@ class TableStorage:
     def with_schema(self, schema: TableSchema) -> TableStorage:
         """The same table with another schema in force."""
         return replace(self, schema=schema)
+
+
+def _may_lack_files(error: HeadwaterError) -> bool:
+    if isinstance(error, NotFound):
+        return error.resource_type in (None, ResourceType.SNAPSHOT)
+    return isinstance(error, CorruptData | Unavailable) and not isinstance(error, OutcomeUnknown)

@@ -39,11 +39,13 @@ class TableInfo(Audited):
         object.__setattr__(self, "identifier", self.identifier.with_table_id(self.id))
 
 
-def dropped_table(identifier: Identifier) -> NotFound:
+_NEW_HANDLE = "take a new handle, by its new name if it was renamed"
+
+
+def dropped_table(identifier: Identifier, advice: str = _NEW_HANDLE) -> NotFound:
     """The error about a table whose name another table has."""
     return NotFound(
-        f"table {identifier} was dropped, and there is another of its name now; take a new handle, "
-        "by its new name if it was renamed",
+        f"table {identifier} was dropped, and there is another of its name now; {advice}",
         resource_type=ResourceType.TABLE,
         resource_name=str(identifier),
     )

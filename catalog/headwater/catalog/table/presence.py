@@ -7,54 +7,65 @@ this is where the catalog is asked whether it has the table.
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
-from headwater.storage.errors import (
-    CorruptData,
-    HeadwaterError,
-    NotFound,
-    OutcomeUnknown,
-    ResourceType,
-    Unavailable,
-)
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.table_storage import TablePresence
+from headwater.storage.table_storage import TablePresence, TableStorage
 
-__all__ = ["CatalogPresence", "ExternalPointer", "reports_dropped_tables"]
+if TYPE_CHECKING:
+    # Spark's tasks import this module, and do without the catalog.
+    from headwater.catalog.model.catalog import Catalog
+
+__all__ = ["CatalogPresence", "ExternalPointer", "PickledPresence", "reports_dropped_tables"]
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
 class CatalogPresence:
-    """Asks the catalog for a table by its id.
-
-    It pickles; without the catalog if only this process reaches that, and reports nothing then.
+    """Asks the catalog for a table by its id. It pickles.
 
     Attributes:
         catalog: The catalog.
         identifier: The table or branch, bound to its id.
     """
 
-    catalog: Catalog | None
+    catalog: Catalog
     identifier: Identifier
 
-    def __reduce__(self) -> tuple[type[CatalogPresence], tuple[Catalog | None, Identifier]]:
-        catalog = self.catalog
-        reached = catalog if catalog is not None and catalog.is_remote else None
-        return CatalogPresence, (reached, self.identifier)
+    def __reduce__(self) -> tuple[type[PickledPresence], tuple[bytes | None, Identifier]]:
+        catalog = pickle.dumps(self.catalog) if self.catalog.is_remote else None
+        return PickledPresence, (catalog, self.identifier)
+
+    def require(self) -> None:
+        """Look once for the table; raises NotFound (TABLE)."""
+        self.catalog.tables.get(self.identifier)
+
+
+@dataclass(frozen=True)
+class PickledPresence:
+    """A `CatalogPresence` in another process, which makes no client unless files are missing.
+
+    Attributes:
+        catalog: The catalog, pickled; None for one that other processes cannot reach, of whose
+            tables nothing is reported here.
+        identifier: The table or branch, bound to its id.
+    """
+
+    catalog: bytes | None = field(repr=False)
+    identifier: Identifier
 
     def require(self) -> None:
         """Look once for the table; raises NotFound (TABLE)."""
         if self.catalog is not None:
-            self.catalog.tables.get(self.identifier)
+            CatalogPresence(pickle.loads(self.catalog), self.identifier).require()
 
 
 @dataclass(frozen=True)
@@ -89,20 +100,8 @@ def reports_dropped_tables(owner: type[C]) -> type[C]:
 def _reporting(function: FunctionType) -> Callable[..., Any]:
     @wraps(function)
     def reporting(handle: Any, *arguments: object, **named: object) -> object:
-        try:
+        storage: TableStorage = handle.storage
+        with storage.reporting_drop():
             return function(handle, *arguments, **named)
-        except HeadwaterError as error:
-            if _may_lack_files(error):
-                try:
-                    handle.storage.check_dropped()
-                except NotFound as dropped:
-                    raise dropped from error
-            raise
 
     return reporting
-
-
-def _may_lack_files(error: HeadwaterError) -> bool:
-    if isinstance(error, NotFound):
-        return error.resource_type in (None, ResourceType.SNAPSHOT)
-    return isinstance(error, CorruptData | Unavailable) and not isinstance(error, OutcomeUnknown)

@@ -78,6 +78,8 @@ _ALL_ROWS = 2**63 - 1
 _RETRACTIONS = pa.array(["-U", "-D"])
 _BEGIN = "begin"
 """The key of every offset but the first: says where the query began."""
+_TABLE = "table"
+"""The key of every offset but the first: the table's id."""
 POLICIES = "policies"
 """The key of an offset that says by which policies the rows before it were shown."""
 
@@ -121,6 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bound = table.with_options(options.start).schema.table_options.bounded_watermark
         self._parallelism = connection.parallelism
         self._table: Table | None = table
+        self._identifier = table.identifier
         self._initial: StreamPosition | None = None
         self._target: StreamPosition | None = None
         self._last: Snapshot | None = None
@@ -157,7 +160,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Args:
             start: The end of the last one, which is now done.
             limit: `ReadAllAvailable` when the query's trigger lets no limit count.
+
+        Raises:
+            NotFound: The table was dropped, or another has its name since the last batch.
         """
+        self._check_table(start)
         self._hold_consumer()
         position = self._position(start)
         options = self._options.stream
@@ -172,11 +179,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_limited:
             end = self._limited(position, end, newest)
         told = self._offset(end)
+        # Spark takes an offset that is written otherwise for news.
+        is_news = end != position or end.known != position.known
         if _BEGIN in start:
             told[_BEGIN] = StreamPosition.from_json(start[_BEGIN]).to_json()
-        # Spark takes an offset that is written otherwise for news.
-        elif end != position or end.known != position.known:
+        elif is_news:
             told[_BEGIN] = position.to_json()
+        if is_news or _TABLE in start:
+            told[_TABLE] = self._identifier.table_id
         return told
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -234,6 +244,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark does not keep where a query begins. When it repeats the first batch, it asks
         `initialOffset` again, which knows of later commits by then.
         """
+        self._check_table(end)
         self._hold_consumer()
         first, last = self._position(start), self._position(end)
         if _BEGIN in end and _BEGIN not in start:
@@ -258,6 +269,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, object]) -> None:
         """Take note that a batch is done."""
         self._done(self._position(end))
+
+    def _check_table(self, offset: Mapping[str, object]) -> None:
+        """Check that an offset is of this table; those of earlier releases do not tell.
+
+        Raises:
+            NotFound: It is of another that had the name before.
+        """
+        if offset.get(_TABLE) not in (None, self._identifier.table_id):
+            # Tasks import this module.
+            from headwater.catalog.model.tables import dropped_table
+
+            raise dropped_table(
+                self._identifier,
+                "start the query with a new checkpoint, from a full read, to follow that one",
+            )
 
     def _position(self, offset: Mapping[str, object]) -> StreamPosition:
         """The position that an offset of Spark's tells."""

@@ -90,7 +90,7 @@ def change_rows(
             predicate=changes.predicate,
             columns=changes.columns,
         )
-        with reading(storage, table.pointer, base):
+        with storage.reporting_drop(), reading(storage, table.pointer, base):
             _write(session, table, changes, change, base)
         made = _finished(session, table, writer, base)
         if made is None:
@@ -123,6 +123,7 @@ def insert_rows(
         compacts=False,
         change=change,
         laid_over=table.laid_over,
+        table_id=table.info.id,
     )
     return RowCounts.of(_inserted(session, table, rows, options, change))
 
@@ -158,6 +159,7 @@ def insert_numbered(
         numbered=numbered,
         change=change,
         laid_over=table.laid_over,
+        table_id=table.info.id,
     )
     return _inserted(session, table, rows, options, change)
 
@@ -175,7 +177,8 @@ def _inserted(
     base = table.pointer.latest()
     placed = partial(cluster, storage=table.storage)
     retries = WritePlan(table.storage, options.replacement(table.schema)).retries
-    until_no_conflict(retries, lambda: save_frame(session, rows, options, placed))
+    with table.storage.reporting_drop():
+        until_no_conflict(retries, lambda: save_frame(session, rows, options, placed))
     return _finished(session, table, change.writer, base)
 
 
@@ -201,6 +204,7 @@ def _write(
         compacts=False,
         change=change,
         laid_over=table.laid_over,
+        table_id=table.info.id,
     )
     if change.rewrites:
         if changes.adds and not has_fixed_buckets(storage):

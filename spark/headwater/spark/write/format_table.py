@@ -390,6 +390,8 @@ def _publish(
         reports: The contents of partitions that the catalog is told of.
         overwrite: True if what it knows of them counts no more.
     """
+    # Format tables have no commit that would check it.
+    table.require_present()
     files = table.storage.files
     old = [file.path for each in replaced for file in data_files(table.storage, each.directory)]
     placed: list[str] = []

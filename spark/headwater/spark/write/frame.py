@@ -130,13 +130,15 @@ def write_frame(
         replace_where=replaced,
         laid_over=table.laid_over,
         operation=operation,
+        table_id=table.info.id,
     )
     plan = WritePlan(table.storage, options.replacement(table.schema))
     # Who says what must be unchanged plans anew after a conflict.
     retries = 0 if unchanged_since is not None else plan.retries
     before = table.latest_snapshot()
     placed = partial(cluster, storage=table.storage)
-    until_no_conflict(retries, lambda: save_frame(session, df, options, placed))
+    with table.storage.reporting_drop():
+        until_no_conflict(retries, lambda: save_frame(session, df, options, placed))
     since = SnapshotIdentity.of(before)
     with after_commit(table.name, None, "Compacting"):
         compact_since(table.storage, table.pointer, session.executor, since, numbered=numbered)

@@ -74,7 +74,7 @@ def _save(
     """
 
     def open_table() -> Table:
-        return options.configured(session.catalog.table(options.table))
+        return options.open_in(session.catalog)
 
     writer = (BatchWriter if options.change is None else ChangeWriter)(options, open_table)
     writer.plan()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -113,7 +113,7 @@ class _Target:
         first = 0 if self.clustered else task.partitionId() * TASK_RANGE
         name = task.getLocalProperty(_QUERY_ID) or self.writer
         rows = 0
-        with self._writer(first) as writer:
+        with self.plan.storage.reporting_drop(), self._writer(first) as writer:
             for batch in batches:
                 rows += batch.num_rows
                 if rows > TASK_RANGE and not (self.clustered or self.stages):
@@ -187,13 +187,15 @@ class _Writer:
     ) -> None:
         self._options = options
         self._rows = rows
-        self._open_table = open_table or options.open
+        self._open_in_session = open_table
         self._target: _Target | None = None
 
     def plan(self) -> None:
         """Look up what the tasks need; raises Invalid where columns do not fit the table."""
         if self._target is None:
             table = self._open_table()
+            # The commit must not reach a table that takes the name meanwhile.
+            self._options = replace(self._options, table_id=table.info.id)
             target = _Target.of(self._options, table, is_stream=self._is_stream)
             if self._rows is not None:
                 target.check(self._rows)
@@ -207,7 +209,10 @@ class _Writer:
 
     def __getstate__(self) -> dict[str, object]:
         self.plan()
-        return {**self.__dict__, "_open_table": self._options.open}
+        return {**self.__dict__, "_open_in_session": None}
+
+    def _open_table(self) -> Table:
+        return (self._open_in_session or self._options.open)()
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
         assert self._target is not None

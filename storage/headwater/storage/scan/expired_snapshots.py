@@ -10,13 +10,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headwater.storage.errors import (
-    CorruptData,
-    HeadwaterError,
-    NotFound,
-    ResourceType,
-    Unavailable,
-)
+from headwater.storage.errors import CorruptData, NotFound, ResourceType
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.scan.split import Split, WantedSnapshot
 from headwater.storage.snapshot.files import read_snapshot_file
@@ -95,22 +89,14 @@ def naming_wanted(storage: TableStorage, snapshots: Iterable[WantedSnapshot]) ->
         CorruptData: A file cannot be read, though the snapshots are there.
         Unavailable: The table's directory cannot be reached.
     """
-    try:
-        yield
-    except (CorruptData, Unavailable) as error:
-        _check_dropped(storage, error)
-        if isinstance(error, CorruptData):
+    with storage.reporting_drop():
+        try:
+            yield
+        except CorruptData as error:
             for wanted in snapshots:
                 if _has_expired(storage, wanted):
                     raise _error(storage, wanted) from error
-        raise
-
-
-def _check_dropped(storage: TableStorage, error: HeadwaterError) -> None:
-    try:
-        storage.check_dropped()
-    except NotFound as dropped:
-        raise dropped from error
+            raise
 
 
 def _error(storage: TableStorage, wanted: WantedSnapshot) -> NotFound:

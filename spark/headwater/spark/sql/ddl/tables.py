@@ -44,8 +44,8 @@ def _drop(statement: Statement, context: SqlContext) -> None:
     _refuse_branch(name, "DROP TABLE", "CALL sys.delete_branch")
     tables = context.catalog.catalog.tables
     try:
-        table_id = tables.get(name).id
-        tables.drop(name)
+        info = tables.get(name)
+        tables.drop(info.identifier)
     except NotFound as error:
         context.refuse_view(name, error)
         if ignore and error.resource_type in (ResourceType.TABLE, ResourceType.DATABASE):
@@ -53,7 +53,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
         raise
     if purge:
         try:
-            context.catalog.catalog.dropped_tables.purge(table_id)
+            context.catalog.catalog.dropped_tables.purge(info.id)
         except NotFound as error:
             # Where dropped tables are not kept there is none.
             if error.resource_type is not ResourceType.TABLE:
