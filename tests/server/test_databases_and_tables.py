@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -250,6 +250,57 @@ def test_a_table_is_renamed_and_dropped(http: httpx.Client, orders: str, tmp_pat
     assert _error(rename("old", "orders")) == (409, "TABLE", "sales.orders")
     assert http.delete("/v1/main/databases/sales/tables/old").json() == {}
     assert not Path(before["path"].removeprefix("file://")).exists()
+
+
+_ID = "x-headwater-table-id"
+
+
+def test_a_request_with_a_table_id_reaches_no_other_table(
+    http: httpx.Client, sales: str, orders: str, commit: Callable[..., httpx.Response]
+) -> None:
+    dropped = http.get(orders).json()["id"]
+    assert http.delete(orders).status_code == 200
+    assert _create(http, "sales", "orders", _schema()).status_code == 200
+    assert commit(orders, 1).json() == {"success": True}
+    present = http.get(orders).json()
+    old, new = {_ID: dropped}, {_ID: present["id"]}
+    plain = json.loads(commit(orders, 2).request.content) | {"tableId": None}
+    rename = {
+        "source": {"database": "sales", "object": "orders"},
+        "destination": {"database": "sales", "object": "moved"},
+    }
+    protection = "/management/v1/warehouses/main/databases/sales/tables/orders/protection"
+    for method, path, body in (
+        ("GET", orders, None),
+        ("GET", f"{orders}/snapshot", None),
+        ("GET", f"{orders}/snapshots", None),
+        ("POST", f"{orders}/commit", plain),
+        ("POST", f"{orders}/tags", {"tagName": "v1"}),
+        ("POST", f"{orders}/rollback", {"instant": {"type": "snapshot", "snapshotId": 1}}),
+        ("POST", orders, {"changes": [{"action": "setOption", "key": "a", "value": "b"}]}),
+        ("POST", f"{orders}/read", {}),
+        ("POST", "/v1/main/tables/rename", rename),
+        ("GET", protection, None),
+        ("DELETE", orders, None),
+    ):
+        answer = http.request(method, path, json=body, headers=old)
+        assert _error(answer) == (404, "TABLE", "sales.orders"), (method, path)
+        assert "was dropped, and there is another of its name now" in answer.json()["message"]
+    assert http.get(orders, headers=new).json() == http.get(orders).json() == present
+    assert http.get(f"{orders}/snapshot", headers=new).json()["snapshot"]["snapshot"]["id"] == 2
+    assert http.post(f"{orders}/commit", json=plain, headers=new).json() == {"success": True}
+    assert http.get(f"{orders}-none", headers=new).json()["message"] == (
+        "table sales.orders-none does not exist"
+    )
+
+
+@pytest.mark.parametrize("table_id", ["", "a b", "a/b", "x" * 65, "\xe9"])
+def test_a_malformed_table_id_is_rejected(http: httpx.Client, orders: str, table_id: str) -> None:
+    headers = [(_ID.encode(), table_id.encode("latin-1"))]
+    for path in (orders, f"{orders}/snapshot", f"{orders}/tags"):
+        answer = http.get(path, headers=headers)
+        assert _error(answer)[0] == 400
+        assert _ID in answer.json()["message"]
 
 
 @pytest.fixture

@@ -81,6 +81,23 @@ def test_everybody_is_told_of_what_was_asked_for(
             assert snapshot.json()["resourceType"] == "SNAPSHOT"
 
 
+def test_equal_names_with_different_ids_are_told_apart(
+    http: httpx.Client, tables: list[str], commit: Callable[..., httpx.Response]
+) -> None:
+    commit(tables[0], 1)
+    present = http.get(tables[0]).json()["id"]
+
+    def ask(table_id: str | None) -> tuple[str | None, list[int]]:
+        headers = {} if table_id is None else {"x-headwater-table-id": table_id}
+        paths = (tables[0], f"{tables[0]}/snapshot")
+        return table_id, [http.get(path, headers=headers).status_code for path in paths]
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, [None, present, "another"] * (2 * ROUNDS)))
+    for table_id, statuses in answers:
+        assert statuses == ([404, 404] if table_id == "another" else [200, 200])
+
+
 def test_a_change_is_told_at_once(http: httpx.Client, tables: list[str]) -> None:
     for number in range(3):
         update = {"action": "setOption", "key": "write-buffer-size", "value": f"{number + 1} mb"}

@@ -15,6 +15,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.permissions import Access, Grant, PermissionTarget, TargetType
 from headwater.catalog.policies import ColumnMask, Policy
 from headwater.catalog.sql import SqlCatalog
+from headwater.client import Lake
 from headwater.client.rest import RestCatalog
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType
 from headwater.storage.schema.change import SetOption
@@ -306,3 +307,25 @@ def test_a_commit_that_lost_to_a_drop_is_not_lost_by_its_undoing(
     assert latest is not None
     assert latest.snapshot == first
     assert behind.snapshots.commit(table, table_id, second, first.uuid, []).decided()
+
+
+def test_a_handle_works_again_when_its_table_is_restored(
+    catalog: Catalog, table: Identifier
+) -> None:
+    lake = Lake(catalog)
+    handle = lake.table(str(table))
+    rows = {"order_id": [1], "dt": ["2026-01-01"], "amount": [5]}
+    handle.write(rows)
+    lake.drop_table(handle.name)
+    other = lake.create_table(handle.name, handle.schema.to_schema())
+    with pytest.raises(NotFound, match="was dropped, and there is another of its name now"):
+        handle.write(rows)
+    lake.drop_table(other.name)
+    with pytest.raises(NotFound, match=f"table {table} does not exist"):
+        handle.refresh()
+    catalog.dropped_tables.restore(handle.info.id)
+    handle.write({**rows, "order_id": [2]})
+    assert sorted(handle.refresh().scan().to_arrow()["order_id"].to_pylist()) == [1, 2]
+    assert lake.table(handle.name, table_id=handle.info.id).info == handle.info
+    with pytest.raises(NotFound, match="was dropped, and there is another"):
+        lake.table(handle.name, table_id=other.info.id)
