@@ -35,13 +35,13 @@ def test_a_database_lives(http: httpx.Client, tmp_path: Path) -> None:
         409,
     )
     assert _error(http.post(path, json=body)) == (409, "DATABASE", "sales")
-    found = http.get(f"{path}/sales").json()
-    assert found["name"] == "sales"
-    assert found["location"] == f"file://{tmp_path}/lake/sales.db"
-    assert found["options"] == {"a": "1", "b": "2"}
+    database = http.get(f"{path}/sales").json()
+    assert database["name"] == "sales"
+    assert database["location"] == f"file://{tmp_path}/lake/sales.db"
+    assert database["options"] == {"a": "1", "b": "2"}
     # Java puts these into a table's options, where a null does harm.
-    assert all(found[key] is not None for key in ("owner", "createdBy", "updatedBy"))
-    assert found["createdAt"] > 1_700_000_000_000
+    assert all(database[key] is not None for key in ("owner", "createdBy", "updatedBy"))
+    assert database["createdAt"] > 1_700_000_000_000
     changes = {"removals": ["a", "missing"], "updates": {"b": "3", "c": "4"}}
     assert http.post(f"{path}/sales", json=changes).json() == {
         "removed": ["a"],
@@ -82,20 +82,20 @@ def test_a_database_outside_the_warehouse_is_refused(
 def test_a_created_table_is_what_clients_expect(
     http: httpx.Client, orders: str, tmp_path: Path
 ) -> None:
-    found = http.get(orders).json()
+    table = http.get(orders).json()
     directory = tmp_path / "lake" / "sales.db" / "orders"
-    assert found["path"] == f"file://{directory}"
-    assert (found["database"], found["name"], found["schemaId"]) == ("sales", "orders", 0)
-    assert found["isExternal"] is False
-    assert found["schema"]["primaryKeys"] == ["dt", "order_id"]
-    assert found["schema"]["partitionKeys"] == ["dt"]
-    assert "path" not in found["schema"]["options"]
-    assert [field["type"] for field in found["schema"]["fields"]] == [
+    assert table["path"] == f"file://{directory}"
+    assert (table["database"], table["name"], table["schemaId"]) == ("sales", "orders", 0)
+    assert table["isExternal"] is False
+    assert table["schema"]["primaryKeys"] == ["dt", "order_id"]
+    assert table["schema"]["partitionKeys"] == ["dt"]
+    assert "path" not in table["schema"]["options"]
+    assert [field["type"] for field in table["schema"]["fields"]] == [
         "BIGINT NOT NULL",
         "STRING NOT NULL",
         "INT",
     ]
-    assert all(found[key] is not None for key in ("owner", "createdBy", "updatedBy"))
+    assert all(table[key] is not None for key in ("owner", "createdBy", "updatedBy"))
     files = [str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()]
     assert files == ["schema/schema-0"]
 
@@ -168,8 +168,8 @@ def test_an_external_table_commits_by_itself(
     path = tmp_path / "external"
     assert _create(http, "sales", "t", _schema(options={"path": str(path)})).status_code == 200
     table = f"{sales}/tables/t"
-    found = http.get(table).json()
-    assert (found["isExternal"], found["path"]) == (True, f"file://{path}")
+    stored = http.get(table).json()
+    assert (stored["isExternal"], stored["path"]) == (True, f"file://{path}")
     assert _error(http.get(f"{table}/snapshot")) == (501, "TABLE", "sales.t")
     snapshot = {
         "id": 1, "schemaId": 0, "baseManifestList": "a", "deltaManifestList": "b",
@@ -227,9 +227,9 @@ def test_a_schema_change_is_all_or_nothing(http: httpx.Client, orders: str) -> N
     assert _error(alter({"action": "addColumn", "fieldNames": ["z"], "dataType": "??"}))[0] == 400
     assert _error(http.post(orders, json={"changes": "all"}))[0] == 400
     assert _error(http.post(orders, json={}))[0] == 400
-    found = http.get(orders).json()
-    assert found["schemaId"] == 1
-    assert found["schema"]["options"] == {"bucket": "2"}
+    changed = http.get(orders).json()
+    assert changed["schemaId"] == 1
+    assert changed["schema"]["options"] == {"bucket": "2"}
 
 
 def test_a_table_is_renamed_and_dropped(http: httpx.Client, orders: str, tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def test_everybody_is_told_of_what_was_asked_for(
         assert table.json()["name"] == name
         number = int(name[1:])
         if number % 2:
-            found = snapshot.json()["snapshot"]["snapshot"]
-            assert found["commitUser"] == f"user-{number}"
+            latest = snapshot.json()["snapshot"]["snapshot"]
+            assert latest["commitUser"] == f"user-{number}"
         else:
             assert snapshot.status_code == 404
             assert snapshot.json()["resourceType"] == "SNAPSHOT"
@@ -102,9 +102,9 @@ def test_a_change_is_told_at_once(http: httpx.Client, tables: list[str]) -> None
     for number in range(3):
         update = {"action": "setOption", "key": "write-buffer-size", "value": f"{number + 1} mb"}
         assert http.post(tables[0], json={"changes": [update]}).status_code == 200
-        found = http.get(tables[0]).json()
-        assert found["schemaId"] == number + 1
-        assert found["schema"]["options"]["write-buffer-size"] == f"{number + 1} mb"
+        present = http.get(tables[0]).json()
+        assert present["schemaId"] == number + 1
+        assert present["schema"]["options"]["write-buffer-size"] == f"{number + 1} mb"
 
 
 def test_what_waits_for_storage_is_left_to_others(
@@ -139,8 +139,8 @@ def test_what_waits_for_storage_is_left_to_others(
 
 def test_as_many_as_fit_are_looked_up_at_once(catalog: SqlCatalog, tables: list[str]) -> None:
     names = [Identifier("sales", f"t{number % TABLES}") for number in range(MOST_AT_ONCE)]
-    found = catalog.bulk.tables(names)
-    assert [table and table.info() for table in found] == [catalog.tables.get(n) for n in names]
+    stored = catalog.bulk.tables(names)
+    assert [table and table.info() for table in stored] == [catalog.tables.get(n) for n in names]
 
 
 def _told(answer: httpx.Response) -> tuple[object, ...]:
@@ -218,11 +218,11 @@ def test_everybody_who_commits_at_once_is_told_what_came_of_it(
 
     with ThreadPoolExecutor(2 * TABLES) as pool:
         answers = list(pool.map(work, range(2 * TABLES)))
-    # Of the two who commit to a table both offer the same: whoever is second repeats.
+    # Of the two who commit to a table both offer the same: the second one repeats.
     assert answers == [[True] * ROUNDS] * (2 * TABLES)
     for path in tables:
-        found = http.get(f"{path}/snapshots").json()["snapshots"]
-        assert [item["id"] for item in found] == list(range(ROUNDS, 0, -1))
+        listed = http.get(f"{path}/snapshots").json()["snapshots"]
+        assert [item["id"] for item in listed] == list(range(ROUNDS, 0, -1))
     told = counts(address, TOKEN)
     commits = 2 * TABLES * ROUNDS
     assert told["headwater_commits_total", "success", "main"] == commits
@@ -400,8 +400,8 @@ def test_a_database_that_hangs_up_is_called_again(on_postgresql: Callable[..., S
     def ask(path: str) -> tuple[str, int | None]:
         latest = http.get(f"{path}/snapshot")
         assert latest.status_code in (200, 404)
-        found = latest.json()["snapshot"]["snapshot"]["id"] if latest.is_success else None
-        return http.get(path).json()["name"], found
+        number = latest.json()["snapshot"]["snapshot"]["id"] if latest.is_success else None
+        return http.get(path).json()["name"], number
 
     killer = create_engine(served.url.replace("postgresql:", "postgresql+psycopg:"))
     with ThreadPoolExecutor(8) as pool:

@@ -28,7 +28,7 @@ class AskForToken:
     options: Mapping[str, str] = field(repr=False)
 
     def __call__(self) -> ExpiringOptions:
-        """A new token, laid over the options."""
+        """The options, overridden by a new token."""
         path = (*table_path(self.identifier), "token")
         answer = self.requests.get(GetTableTokenResponse, None, *path, of=self.identifier)
         return ExpiringOptions({**self.options, **answer.token}, answer.expires_at_millis)

@@ -105,7 +105,7 @@ class Lake:
             after: The offset to go on after; 0 begins with the oldest event that is kept.
             limit: The size of a page, at most 1000.
             only: Conditions that the events meet.
-            all_warehouses: True for all warehouses, which needs a token that manages.
+            all_warehouses: Whether to read those of all warehouses; needs a token that manages.
 
         Raises:
             Forbidden: The token does not administer.
@@ -148,7 +148,7 @@ class Lake:
         self._catalog.databases.create(name, options, ignore_if_exists=ignore_if_exists)
 
     def get_database(self, name: str) -> DatabaseInfo:
-        """A database; NotFound when there is none."""
+        """A database; NotFound when it does not exist."""
         return self._catalog.databases.get(name)
 
     def alter_database(
@@ -169,11 +169,11 @@ class Lake:
         Args:
             name: The database.
             cascade: Drop its tables, views and functions, too.
-            ignore_if_not_exists: Do nothing when there is no such database.
+            ignore_if_not_exists: Do nothing when the database does not exist.
 
         Raises:
             Invalid: It holds something, and `cascade` is not set.
-            NotFound: There is no such database.
+            NotFound: The database does not exist.
         """
         try:
             if not cascade:
@@ -190,10 +190,10 @@ class Lake:
             ("views", catalog.views.list),
             ("functions", catalog.functions.list),
         ):
-            found = names(database, max_results=1).items
-            if found:
+            present = names(database, max_results=1).items
+            if present:
                 raise Invalid(
-                    f"database {database} has {kind}, {database}.{found[0]} for one; drop them "
+                    f"database {database} has {kind}, {database}.{present[0]} for one; drop them "
                     "first, or drop the database with cascade (cascade=True, --cascade)"
                 )
 
@@ -233,7 +233,7 @@ class Lake:
         Raises:
             AlreadyExists: The name is taken.
             Invalid: The schema is not allowed.
-            NotFound: There is no such database.
+            NotFound: The database does not exist.
             Unsupported: A column's type has no Paimon type, or Headwater could not write the table.
         """
         identifier = Identifier.parse(name)
@@ -264,7 +264,7 @@ class Lake:
 
         Raises:
             Invalid: The schema is not allowed.
-            NotFound: There is no such table.
+            NotFound: The table does not exist.
             Unsupported: A column's type has no Paimon type, Headwater could not write the table,
                 or it is one that cannot be replaced, such as an external table.
         """
@@ -286,7 +286,7 @@ class Lake:
             table_id: The table's id (``Table.info.id``); None takes whichever has the name.
 
         Raises:
-            NotFound: There is none, or another table has the name.
+            NotFound: It does not exist, or another table has the name.
             Invalid: It is a system table: `system_table` reads it.
         """
         identifier = Identifier.parse(name)
@@ -301,7 +301,7 @@ class Lake:
         """A system table by its name: ``sales.orders$snapshots``, ``sys.tables``.
 
         Raises:
-            NotFound: There is no such table, or no such system table.
+            NotFound: The table, or the system table, does not exist.
             Unsupported: It is one that Headwater does not have.
         """
         identifier = Identifier.parse(name)
@@ -316,7 +316,7 @@ class Lake:
         return LakeInspect(self._catalog, self.runtime)
 
     def table_exists(self, name: str) -> bool:
-        """True if there is such a table."""
+        """Whether there is a table of this name."""
         try:
             self._catalog.tables.get(Identifier.parse(name))
         except NotFound as error:
@@ -331,7 +331,7 @@ class Lake:
         Raises:
             AlreadyExists: A column to be added exists.
             Invalid: A change is not allowed.
-            NotFound: There is no such table or column.
+            NotFound: The table or a column does not exist.
         """
         identifier = Identifier.parse(name)
         check_changes(name, changes)
@@ -347,7 +347,7 @@ class Lake:
             AlreadyExists: The name is taken.
             Forbidden: The server does not read at that path.
             Invalid: No table is there, or it has another name already.
-            NotFound: There is no such database.
+            NotFound: The database does not exist.
         """
         self._catalog.tables.register(Identifier.parse(name), os.fspath(path))
         return self.table(name)
@@ -380,7 +380,7 @@ class Lake:
             watch: Is called with each table before it is compared.
 
         Raises:
-            NotFound: There is no such database or table, neither in the catalog nor on storage.
+            NotFound: The database or table exists neither in the catalog nor on storage.
             Unavailable: The warehouse's directory is missing or empty.
             Unsupported: The catalog is reached through a server.
         """
@@ -417,7 +417,7 @@ class Lake:
 
         Raises:
             AlreadyExists: There is a table of that name.
-            NotFound: There is no such database, tag or snapshot.
+            NotFound: The database, tag or snapshot does not exist.
             Invalid: Both are given, or there are files where the clone would lie.
             CorruptData: A file of the snapshot is missing, or has another size than it says.
             Unsupported: Some of the table's files lie outside its directory.
@@ -456,7 +456,7 @@ class Lake:
 
         Raises:
             AlreadyExists: The name is taken.
-            NotFound: There is no such table, or no such database.
+            NotFound: The table or the database does not exist.
         """
         self._catalog.tables.rename(Identifier.parse(source), Identifier.parse(destination))
 

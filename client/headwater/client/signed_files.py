@@ -36,7 +36,7 @@ _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _ATTEMPTS = 3
 _WAIT_SECONDS = 0.2
 # Signed reads that are kept, and the time before its end when one is not begun any more.
-_MOST_KEPT = 4096
+_MAX_KEPT = 4096
 _MARGIN_MILLIS = 20_000
 _AT_ONCE = 500
 _SIGNATURE = "X-Amz-Signature"
@@ -46,10 +46,10 @@ def _without_signature(record: logging.LogRecord) -> bool:
     """Leave out of httpx's line about a request what would let its reader send it again."""
     if isinstance(record.args, tuple):
         record.args = tuple(
-            each.copy_with(query=None)
-            if isinstance(each, httpx.URL) and _SIGNATURE in each.params
-            else each
-            for each in record.args
+            argument.copy_with(query=None)
+            if isinstance(argument, httpx.URL) and _SIGNATURE in argument.params
+            else argument
+            for argument in record.args
         )
     return True
 
@@ -97,7 +97,7 @@ class SignedFiles(ObjectStoreFiles):
         """The object's size in bytes; raises NotFound."""
         inner = self._below(path)
         asked = FileRequestModel(method="HEAD", path=inner)
-        # Whoever asks is about to read it.
+        # The caller is about to read it.
         signed, until = self._sign([asked, FileRequestModel(method="GET", path=inner)])
         self._keep(path, signed[1], until)
         return int(self._repeated(asked, path, signed=signed[0]).headers["content-length"])
@@ -134,9 +134,9 @@ class SignedFiles(ObjectStoreFiles):
 
     def delete_tree(self, directory: str) -> None:
         """Delete everything below a directory."""
-        found = [status.path for status in self.walk(directory)]
-        for start in range(0, len(found), _AT_ONCE):
-            paths = found[start : start + _AT_ONCE]
+        all_paths = [status.path for status in self.walk(directory)]
+        for start in range(0, len(all_paths), _AT_ONCE):
+            paths = all_paths[start : start + _AT_ONCE]
             asked = [FileRequestModel(method="DELETE", path=self._below(path)) for path in paths]
             for path, signed in zip(paths, self._sign(asked)[0], strict=True):
                 answer = self._send(signed, path)
@@ -145,16 +145,16 @@ class SignedFiles(ObjectStoreFiles):
 
     def list(self, directory: str) -> list[FileStatus]:
         """The objects directly in a directory, by name."""
-        found = [file for files, _ in self._pages(directory, is_deep=False) for file in files]
-        return sorted(found, key=lambda status: status.path)
+        statuses = [file for files, _ in self._pages(directory, is_deep=False) for file in files]
+        return sorted(statuses, key=lambda status: status.path)
 
     def folders(self, directory: str) -> Sequence[str]:
         """The names that stand for directories directly in a directory, in their order."""
-        found = [name for _, names in self._pages(directory, is_deep=False) for name in names]
-        return sorted(found)
+        all_names = [name for _, names in self._pages(directory, is_deep=False) for name in names]
+        return sorted(all_names)
 
     def walk(self, directory: str, *, unfinished: bool = False) -> Iterator[FileStatus]:
-        """All objects below a directory; an unfinished one is none."""
+        """All objects below a directory; unfinished ones are left out."""
         for files, _ in self._pages(directory, is_deep=True):
             yield from files
 
@@ -204,13 +204,13 @@ class SignedFiles(ObjectStoreFiles):
                 _check(answer, path)
                 return answer
         asked = FileRequestModel(method="GET", path=self._below(path))
-        found, until = self._sign([asked])
-        self._keep(path, found[0], until)
-        return self._repeated(asked, path, headers=headers, signed=found[0])
+        requests, until = self._sign([asked])
+        self._keep(path, requests[0], until)
+        return self._repeated(asked, path, headers=headers, signed=requests[0])
 
     def _keep(self, path: str, signed: SignedRequestModel, until: int) -> None:
         with self._lock:
-            if len(self._kept) >= _MOST_KEPT:
+            if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
             self._kept[path] = signed, until
 
@@ -295,15 +295,15 @@ def _page(root: ElementTree.Element, directory: str) -> tuple[Sequence[FileStatu
     prefix = plain(_text(root, "Prefix"))
     files = [
         FileStatus(
-            f"{directory}/{plain(_text(each, 'Key')).removeprefix(prefix)}",
-            int(_text(each, "Size")),
-            int(datetime.fromisoformat(_text(each, "LastModified")).timestamp() * 1000),
+            f"{directory}/{plain(_text(element, 'Key')).removeprefix(prefix)}",
+            int(_text(element, "Size")),
+            int(datetime.fromisoformat(_text(element, "LastModified")).timestamp() * 1000),
         )
-        for each in root.iterfind("{*}Contents")
+        for element in root.iterfind("{*}Contents")
     ]
     folders = [
-        plain(_text(each, "Prefix")).removeprefix(prefix).rstrip("/")
-        for each in root.iterfind("{*}CommonPrefixes")
+        plain(_text(element, "Prefix")).removeprefix(prefix).rstrip("/")
+        for element in root.iterfind("{*}CommonPrefixes")
     ]
     return files, folders
 

@@ -98,16 +98,16 @@ class RestSnapshots:
             if error.resource_type is ResourceType.SNAPSHOT:
                 return None
             raise
-        found = latest.snapshot.info().snapshot
-        if found.id < snapshot.id:
+        present = latest.snapshot.info().snapshot
+        if present.id < snapshot.id:
             return None
-        if found.id > snapshot.id:
+        if present.id > snapshot.id:
             number = str(snapshot.id)
             older = self._requests.get_once(
                 GetVersionSnapshotResponse, *path, "snapshots", number, of=identifier
             )
-            found = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
-        return snapshot.is_same_commit(found)
+            present = Snapshot.from_document(older.snapshot, f"snapshot {number} of {identifier}")
+        return snapshot.is_same_commit(present)
 
     def commits_of(self, identifier: Identifier, commit_user: str) -> RememberedCommits:
         """A user's commits; nothing is known of them by servers that do not tell."""

@@ -48,7 +48,7 @@ __all__ = [
     "require_table",
 ]
 
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 
 
 def decode_segment(segment: str) -> str:
@@ -107,9 +107,9 @@ class Services:
 
     async def find(self, warehouse: str) -> Catalog | None:
         """A warehouse's catalog; None when it is not served here; raises Unavailable."""
-        found = self.catalogs.get(warehouse)
-        if found is not None or self.managed is None:
-            return found
+        configured = self.catalogs.get(warehouse)
+        if configured is not None or self.managed is None:
+            return configured
         at_hand = self.managed.at_hand(warehouse)
         if at_hand is not None:
             return at_hand
@@ -122,24 +122,24 @@ class Services:
             Invalid: It is not served here. Not NotFound: clients take some 404s for success.
             Unavailable: The database had to be asked and did not answer.
         """
-        found = await self.find(warehouse)
-        if found is None:
+        catalog = await self.find(warehouse)
+        if catalog is None:
             raise Invalid(
                 f"warehouse '{warehouse}' is not served here, but {list_of(await self.names())}"
             )
-        return found
+        return catalog
 
     async def catalog_for(self, request: Request, warehouse: str) -> Catalog:
         """Likewise, for a request, which is counted under that warehouse then."""
-        found = await self.catalog(warehouse)
+        catalog = await self.catalog(warehouse)
         request.scope["state"][WAREHOUSE] = warehouse
-        return found
+        return catalog
 
     async def names(self) -> Sequence[str]:
         """The names of the caller's warehouses, of those in the database the first hundred."""
         names = set(self.catalogs)
         if self.managed is not None:
-            names.update(await to_thread.run_sync(self.managed.names, _MOST_NAMES))
+            names.update(await to_thread.run_sync(self.managed.names, _MAX_NAMES))
         caller = current_principal()
         return sorted(name for name in names if caller is None or caller.reaches(name))
 

@@ -196,7 +196,7 @@ class HeadwaterSource(DataSource):
         """The system table that is read; None for a table of data.
 
         Args:
-            at_present: True as of now, whatever moment the options name.
+            at_present: Whether to read it as of now, whatever the options name.
         """
         name = self._identifier
         if name.system_table is None and name.database != SYSTEM_DATABASE:
@@ -269,7 +269,7 @@ class HeadwaterSource(DataSource):
         return True
 
     def _check_present(self, table: Table, schema: st.StructType) -> None:
-        """Refuse a stream whose columns were taken from a batch read of an earlier moment."""
+        """Refuse a stream whose columns were taken from a batch read of an earlier time."""
         chosen: Rows | None = getattr(self, "_chosen", None)
         if chosen is None or chosen.storage.schema.id == table.schema.id:
             return
@@ -280,7 +280,7 @@ class HeadwaterSource(DataSource):
         ]:
             asked = table.with_options(self._read_options.start).schema.options
             raise Invalid(
-                f"table {table.name}: its columns changed after the moment that the options name, "
+                f"table {table.name}: its columns changed after the time that the options name, "
                 "and a stream has the present ones: set the option scan.mode to "
                 f"{ReadStart.of(asked).mode} as well"
             )
@@ -325,7 +325,7 @@ def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> No
     ]:
         raise Invalid(
             f"{system_table.name} has the columns {actual.simpleString()}, and not "
-            f"{schema.simpleString()}: read it without a schema of your own; as of a moment when "
+            f"{schema.simpleString()}: read it without a schema of your own; as of a time when "
             "the table had other columns, with SQL"
         )
 
@@ -333,11 +333,11 @@ def _check_system_schema(schema: st.StructType, system_table: SystemTable) -> No
 def _check_schema(schema: st.StructType, table: TableSchema) -> None:
     """Refuse a schema of the user's that says other types than the table's."""
     own = [
-        each
-        for each in schema.fields
-        if each.name != ROW_KIND_COLUMN or each.name in table.field_by_name
+        field
+        for field in schema.fields
+        if field.name != ROW_KIND_COLUMN or field.name in table.field_by_name
     ]
-    _check_types(st.StructType(own), spark_schema(table.columns([each.name for each in own])))
+    _check_types(st.StructType(own), spark_schema(table.columns([field.name for field in own])))
 
 
 def _check_types(schema: st.StructType, actual: st.StructType) -> None:

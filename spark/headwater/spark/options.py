@@ -1,6 +1,6 @@
 """The options of ``format("headwater")``.
 
-Spark takes any option and lower-cases its name; one that is not meant for the operation at hand is
+Spark takes any option and lower-cases its name; one that is not meant for this operation is
 refused, as it would change nothing.
 """
 
@@ -108,9 +108,9 @@ def refuse_other_options(options: Mapping[str, str], *operations: Operation) -> 
         calls = " or ".join(each.call for each in operations)
         listed = f"there are {', '.join(taken)}"
         others = [
-            each.call
-            for each in Operation
-            if name.lower() in (option.lower() for option in each.options)
+            operation.call
+            for operation in Operation
+            if name.lower() in (option.lower() for option in operation.options)
         ]
         near = get_close_matches(name.lower(), taken, 1)
         if others:
@@ -180,23 +180,23 @@ class WriteOptions:
     Attributes:
         connection: The catalog's.
         table: ``database.table``.
-        overwrite: True if the rows replace the table's.
+        overwrite: Whether the rows replace the table's.
         partition: With `overwrite`: replace the partitions with these values only.
         dynamic: With `overwrite`, without `partition`: replace only partitions that there are
             rows for; None takes the table's option ``dynamic-partition-overwrite``.
-        clustered: True if all rows of a bucket come to one task; this and what follows up to
-            `change` is no option of Spark's.
+        clustered: Whether all rows of a bucket come to one task; this and what follows up to
+            `change`, and the last three, are not options of Spark's.
         unchanged_since: Refuse when a later snapshot changed rows of the same buckets, or this one
-            was rolled back; likewise.
-        compacts: False if the caller does the compaction that is due after the commit; likewise.
+            was rolled back.
+        compacts: False if the caller does the compaction that is due after the commit.
         numbered: The commit user and its number of this commit, by which it is found again when
-            it is repeated; likewise.
-        change: A change of rows, whose frame says of each what becomes of it; likewise.
+            it is repeated.
+        change: A change of rows, whose frame says of each what becomes of it.
         replace_where: With `overwrite`: replace the partitions that fulfil this SQL condition.
         merging: The changes of the table's columns that the rows' columns may make.
-        laid_over: Options of this write that are laid over the table's; no option of Spark's.
-        operation: The statement that writes, if it is no plain write; likewise.
-        table_id: The table's id; None until the write is planned; likewise.
+        laid_over: Options of this write that override the table's.
+        operation: The statement that writes, unless it is a plain write.
+        table_id: The table's id; None until the write is planned.
     """
 
     connection: Connection
@@ -248,8 +248,8 @@ class WriteOptions:
         """The rows of a table that an overwrite replaces; None for a write that appends.
 
         Raises:
-            Invalid, NotFound, Unsupported: The condition of what is replaced is none on partition
-                columns.
+            Invalid, NotFound, Unsupported: The condition of what is replaced is not one on
+                partition columns.
         """
         if not self.overwrite:
             return None
@@ -268,14 +268,14 @@ class WriteOptions:
             raise Unsupported(
                 f"table {self.table}: replaceWhere is about partitions here, and "
                 f"'{self.replace_where}' is not on partition columns alone "
-                f"({', '.join(schema.partition_keys) or 'there are none'}): use "
+                f"({', '.join(schema.partition_keys) or 'it has no partitions'}): use "
                 "SparkLake.write(…, replace_where=…) or INSERT INTO … REPLACE WHERE, which read "
                 "the rows"
             )
         if not is_read_alike(self.replace_where, where, schema):
             raise Unsupported(
                 f"table {self.table}: the option replaceWhere does not know the session's time "
-                f"zone, and '{self.replace_where}' has moments without one, or a time beside a "
+                f"zone, and '{self.replace_where}' has timestamps without one, or a time beside a "
                 "DATE: give them as in '2026-01-01 12:00:00Z', or use "
                 "SparkLake.write(…, replace_where=…) or INSERT INTO … REPLACE WHERE"
             )
@@ -289,7 +289,7 @@ class WriteOptions:
         """The table's handle, with the options of this write.
 
         Raises:
-            NotFound: There is no such table, or another has its name since the write was planned.
+            NotFound: The table does not exist, or another has its name since the write was planned.
         """
         table = lake.table(self.table, table_id=self.table_id)
         return table.with_options(self.laid_over) if self.laid_over else table

@@ -80,12 +80,12 @@ class PartitionStatistics:
 
 
 class Fate(Enum):
-    """The fate of a snapshot that was to be a table's latest.
+    """The outcome for a snapshot that was to be a table's latest.
 
     Attributes:
         TAKEN: It is, or was, the latest.
         REFUSED: Another commit came first; this snapshot will never be taken.
-        NOT_SENT: It did not reach whoever decides: nothing happened.
+        NOT_SENT: It did not reach the catalog: nothing happened.
         UNKNOWN: It was sent and no answer came; it may be taken, even now.
     """
 
@@ -171,7 +171,7 @@ class SnapshotPointer(Protocol):
         """Look once whether a snapshot was taken.
 
         Returns:
-            True if it was, False if another has its id and None if none has yet.
+            True when it was, False when another has its id and None when none has yet.
 
         Raises:
             NotFound: There are later ones, and what had its id is gone (SNAPSHOT).
@@ -185,8 +185,8 @@ class RememberedCommits:
     """A user's commits to a table, of those that a catalog remembers.
 
     Attributes:
-        identifier: The number of the last numbered one; None if there is none.
-        is_unnumbered: True if there are some, and all of them without a number.
+        identifier: The number of the last numbered one; None without one.
+        is_unnumbered: Whether there are some, and all of them without a number.
         since: The catalog remembers every snapshot from this one to the latest; None if it may
             have missed some in between.
     """
@@ -235,10 +235,10 @@ class TableStorage:
         name: The table's name in error messages, ``database.table``.
         layout: The locations of its files.
         files: Access to those files.
-        schema: The schema in force, options laid over by the caller included.
+        schema: The schema in force, including options that the caller overrides.
         runtime: Clock and names.
         recent: The manifests that were read last, for `headwater.storage.scan.live`.
-        sees_all: True if the catalog was asked and shows this reader all rows and values.
+        sees_all: Whether the catalog was asked and shows this reader all rows and values.
         presence: Is asked when files cannot be read; None if nobody knows.
     """
 
@@ -276,7 +276,7 @@ class TableStorage:
         """A snapshot, from its file.
 
         Raises:
-            NotFound: There is no such snapshot: it expired or was never made.
+            NotFound: The snapshot expired or was never made.
         """
         path = self.layout.snapshot(snapshot_id)
         try:

@@ -251,18 +251,18 @@ def test_dropped_tables_are_listed_in_pages(catalog: Catalog, orders_schema: Sch
                 catalog.tables.create(identifier, orders_schema)
                 catalog.tables.drop(identifier)
                 names.append(str(identifier))
-    found: list[str] = []
+    listed: list[str] = []
     ids: set[str] = set()
     token = None
     while True:
         page = catalog.dropped_tables.list(max_results=5, page_token=token)
         assert len(page.items) <= 5
-        found += [str(info.identifier) for info in page.items]
+        listed += [str(info.identifier) for info in page.items]
         ids |= {info.id for info in page.items}
         token = page.next_token
         if token is None:
             break
-    assert found == sorted(names)
+    assert listed == sorted(names)
     assert len(ids) == len(names)
     only = catalog.dropped_tables.list(database="a b").items
     assert {info.identifier.database for info in only} == {"a b"}

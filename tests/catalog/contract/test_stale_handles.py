@@ -290,7 +290,7 @@ def test_every_method_of_a_handle_has_a_case() -> None:
 
 
 def test_every_operation_of_a_catalog_on_a_table_has_a_case() -> None:
-    found = {
+    methods_of_tables = {
         (part, name)
         for part in CATALOG_OPERATIONS
         for name, method in inspect.getmembers(part, inspect.isfunction)
@@ -298,7 +298,7 @@ def test_every_operation_of_a_catalog_on_a_table_has_a_case() -> None:
         and {"identifier", "source"} & inspect.signature(method).parameters.keys()
     }
     cases = {(part, name) for part, methods in CATALOG_OPERATIONS.items() for name in methods}
-    assert found == cases | NOT_OF_A_TABLE
+    assert methods_of_tables == cases | NOT_OF_A_TABLE
 
 
 def test_every_operation_of_a_handle_reports_the_drop(
@@ -329,8 +329,8 @@ def test_every_operation_of_a_catalog_reports_the_drop_of_a_bound_name(
     for part, operations in CATALOG_OPERATIONS.items():
         for name, operation in operations.items():
             with subtests.test(part.__name__, operation=name):
-                found = getattr(lake.catalog, part.__name__.lower())
-                _expect_refusal(lake, lambda o=operation, f=found: o(f, stale.identifier))
+                service = getattr(lake.catalog, part.__name__.lower())
+                _expect_refusal(lake, lambda o=operation, s=service: o(s, stale.identifier))
     assert _state(lake) == before
 
 

@@ -19,7 +19,7 @@ from headwater.storage.files.layout import MAIN_BRANCH
 __all__ = ["Branches", "branch_of", "check_branch_name"]
 
 # With "branch-" before it, within the 255 bytes of a file name.
-_LONGEST = 200
+_MAX_NAME_BYTES = 200
 
 
 class Branches(Protocol):
@@ -106,5 +106,5 @@ def check_branch_name(branch: str) -> None:
                 f"{branch!r} is not a branch name: it must not contain a slash, a backslash, "
                 "a dollar sign or a control character"
             )
-    if len(branch.encode()) > _LONGEST:
-        raise Invalid(f"the branch name '{branch[:40]}…' is longer than {_LONGEST} bytes")
+    if len(branch.encode()) > _MAX_NAME_BYTES:
+        raise Invalid(f"the branch name '{branch[:40]}…' is longer than {_MAX_NAME_BYTES} bytes")

@@ -64,7 +64,7 @@ class SqlCatalog:
     Attributes:
         access: Tells the rights of principals; a catalog itself asks nobody.
         bulk: Reads several tables at once.
-        operation: Upkeep: sweeps, backlog and health.
+        operation: Maintenance: sweeps, backlog and health.
     """
 
     def __init__(
@@ -132,10 +132,9 @@ class SqlCatalog:
             runtime: Clock and names.
             create: Make the catalog's tables in a database that has none.
             files: The file access; by default the one that reaches `location`.
-            undrop_millis: The time during which a dropped table can be restored; 0 deletes it at
-                once.
-            history_millis: The time for which the rows of snapshots are kept at the least, expired
-                ones included; None is for ever.
+            undrop_millis: How long a dropped table can be restored, in ms; 0 deletes it at once.
+            history_millis: How long the rows of snapshots are kept at least, in ms, expired ones
+                included; None is for ever.
             external_locations: The places outside `location` where external tables' schema files
                 may be read and written; None is all of them.
 
@@ -185,14 +184,14 @@ class SqlCatalog:
     ) -> SqlCatalog:
         """A warehouse on a database that others use, too, and that has its tables already.
 
-        It asks neither database nor storage. Whoever opened the database closes it.
+        It asks neither database nor storage. The caller that opened the database closes it.
 
         Args:
             database: The database, with the clock.
             warehouse, location, storage_options, files, undrop_millis, history_millis,
                 external_locations: As for
                 `open`.
-            is_managed: True if it is one of `Warehouses`, and can be removed.
+            is_managed: Whether it is one of `Warehouses`, and can be removed.
             watch_files: Given the file access and the warehouse's name, a file access to use
                 instead, which tells of its calls.
 

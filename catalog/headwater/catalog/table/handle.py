@@ -1,4 +1,4 @@
-"""A table as the catalog has it, with the options that a handle lays over it."""
+"""A table as the catalog has it, with the options that a handle overrides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableHandle:
         catalog: The catalog that keeps the table.
         info: The table as the catalog has it.
         runtime: Clock and names.
-        options: Table options that this handle alone lays over the table's own.
+        options: Table options that override the table's own in this handle.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class TableHandle:
         return self._overlay
 
     def with_options(self, options: Mapping[str, str]) -> Self:
-        """Another handle with table options laid over; the table itself keeps its own.
+        """Another handle with overridden table options; the table itself keeps its own.
 
         Raises:
             Invalid: An option is one that only the table can have, or no text.

@@ -78,10 +78,10 @@ class Inspect:
     def tags(self) -> pa.Table:
         """Each tag."""
         table = self.table
-        found = [
+        table_tags = [
             Tag(tag.name, tag.snapshot, tag.created_at, tag.retained_millis) for tag in table.tags()
         ]
-        return tags_table(found, table.storage.runtime.time_zone)
+        return tags_table(table_tags, table.storage.runtime.time_zone)
 
     def branches(self) -> pa.Table:
         """Each branch, without ``main``."""

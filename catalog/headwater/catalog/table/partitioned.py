@@ -48,10 +48,10 @@ class PartitionedTable(TableHistory):
         elif other is not None:
             branch, is_first = other
             branches.insert(0 if is_first else 1, self.branch(branch))
-        found: dict[tuple[StorageValue, ...], PartitionInfo] = {}
-        for each in branches:
-            found = {**partitions_of(each.storage, each.pointer.latest()), **found}
-        return dict(sorted(found.items(), key=lambda item: item[1].name))
+        infos: dict[tuple[StorageValue, ...], PartitionInfo] = {}
+        for branch_table in branches:
+            infos = {**partitions_of(branch_table.storage, branch_table.pointer.latest()), **infos}
+        return dict(sorted(infos.items(), key=lambda item: item[1].name))
 
     def _by_values(
         self, listed: Sequence[PartitionInfo]
@@ -61,15 +61,15 @@ class PartitionedTable(TableHistory):
         named = schema.table_options.partition_default_name
         values: dict[str, list[tuple[StorageValue, ...]]] = {}
         is_told = table_type(schema.options).has_snapshots and self._access.reader is None
-        if is_told and any(named in each.spec.values() for each in listed):
+        if is_told and any(named in info.spec.values() for info in listed):
             # Which of null and a blank text it is, the rows tell, if there are any.
-            for own, each in partitions_of(storage, self.pointer.latest()).items():
-                values.setdefault(each.name, []).append(own)
+            for own, info in partitions_of(storage, self.pointer.latest()).items():
+                values.setdefault(info.name, []).append(own)
         return {
-            own: each
-            for each in listed
-            for own in values.get(each.name)
-            or [tuple(static_partition(storage, each.spec).values())]
+            own: info
+            for info in listed
+            for own in values.get(info.name)
+            or [tuple(static_partition(storage, info.spec).values())]
         }
 
     def _listed(self) -> list[PartitionInfo] | None:

@@ -74,7 +74,7 @@ def open_rows(
 ) -> RowStream:
     """Rows of a table for whom the catalog acts, filtered and masked.
 
-    The policies are those of this moment. The whole plan is made of what the reader may know:
+    The policies are the present ones. The whole plan is made of what the reader may know:
     filters leave files out, and so does the reader's condition on columns that are not masked; but
     neither the number of parts nor an error tells of rows that are not shown.
 
@@ -88,9 +88,9 @@ def open_rows(
             names; None for all.
 
     Raises:
-        NotFound: There is no such table, column, snapshot or tag.
+        NotFound: No such table, column, snapshot or tag exists.
         Forbidden: A policy keeps these rows from being read.
-        Invalid: The request contradicts itself, or its condition is none.
+        Invalid: The request contradicts itself, or its condition is not one.
         Conflict: The policies are others than those of `ReadRequest.policies`.
         Unsupported: The table's files are not the catalog's own.
 
@@ -154,7 +154,7 @@ def open_rows(
 class _ConfinedTable(Table):
     """A table of which only files below its own directory are read.
 
-    Its metadata is that of whoever writes to it, and could name the files of another table.
+    Its metadata is that of its writers, and could name the files of another table.
     """
 
     def _make_storage(self) -> TableStorage:
@@ -215,7 +215,7 @@ def _end(end: int | str | None, by_time: bool) -> int | str | dt.datetime | None
     if not by_time or end is None:
         return end
     if isinstance(end, str):
-        raise Invalid(f"'{end}' is not a moment; give milliseconds since the epoch")
+        raise Invalid(f"'{end}' is not a timestamp; give milliseconds since the epoch")
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=end)
 
 

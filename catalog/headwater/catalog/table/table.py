@@ -43,7 +43,7 @@ class Table(TableUpkeep):
         catalog: The catalog that keeps the table.
         info: The table as the catalog has it.
         runtime: Clock and names.
-        options: Table options that this handle alone lays over the table's own.
+        options: Table options that override the table's own in this handle.
     """
 
     @property
@@ -154,7 +154,7 @@ class Table(TableUpkeep):
             partitions: Each names some or all partition columns; at least one.
 
         Raises:
-            Invalid: A column is no partition column, or a value is not of its type.
+            Invalid: A column is not a partition column, or a value is not of its type.
         """
         if not partitions or not all(partitions):
             raise Invalid(f"table {self.name}: name the partitions to drop by their values")
@@ -203,7 +203,7 @@ class Table(TableUpkeep):
         """Give some columns of the rows for which a filter is true new values, as one commit.
 
         In a primary-key table the changed rows are upserts, or, where these would not win over
-        the stored ones, their files are written anew. When another commit changes the same rows
+        the stored ones, their files are rewritten. When another commit changes the same rows
         meanwhile, they are read again, up to ``commit.max-retries`` times.
 
         Args:
@@ -253,7 +253,7 @@ class Table(TableUpkeep):
 
         Raises:
             Invalid: Several rows of the source match one row of the table, or the source does not
-                fit the table, or an argument is none of its values.
+                fit the table, or an argument is not one of its values.
             NotFound: A column does not exist.
             Conflict: Other commits changed the same rows each time.
             OutcomeUnknown: The commit may have happened.

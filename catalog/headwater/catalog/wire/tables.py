@@ -372,7 +372,7 @@ class Listed(Paged, Generic[T]):
         return cls(items=list(page.items), next_page_token=page.next_token)
 
     def page(self) -> Page[T]:
-        """The page; a token that is empty is none."""
+        """The page; an empty token means that no page follows."""
         return Page(tuple(self.items or ()), self.next_page_token or None)
 
 

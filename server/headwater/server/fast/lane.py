@@ -1,7 +1,7 @@
-"""The fast lane: the most frequent requests, answered before the framework sees them.
+"""Request batching: the most frequent requests, answered before the framework sees them.
 
 These are requests for a table, requests for its latest snapshot, and commits. Those that come at
-the same moment share one statement, or one transaction, and none goes through routing and
+the same time share one statement, or one transaction, and none goes through routing and
 validation, which would cost more than the rest. Whatever is not plain is left to the ordinary way:
 a name with escapes, a malformed body, a table that does not exist.
 """
@@ -84,7 +84,7 @@ class _Kind(Enum):
         return _UPDATE if self is _Kind.COMMIT else frozenset()
 
     def is_open_to(self, caller: Principal | None, warehouse: str) -> bool:
-        """True if nothing is to be asked of a caller; others go the ordinary way, and are told."""
+        """Whether a caller needs no further check; others go the ordinary way, and are told."""
         if caller is None:
             return True
         scope = OPERATIONS[self.operation].scope
@@ -220,30 +220,32 @@ class FastLane:
 
     def _batches_of(self, catalog: SqlCatalog) -> _Batches:
         loop = asyncio.get_running_loop()
-        found = self._batches.get(catalog)
-        if found is None or found.loop is not loop:
+        batches = self._batches.get(catalog)
+        if batches is None or batches.loop is not loop:
             longest = self._services.settings.request_timeout.total_seconds()
-            found = self._batches[catalog] = _batches(loop, catalog, longest)
-        return found
+            batches = self._batches[catalog] = _batches(loop, catalog, longest)
+        return batches
 
     async def _commit(
         self, request: _Request, batches: _Batches, offer: Offer
     ) -> bytes | HeadwaterError | None:
         started = time.perf_counter()
         start = current_start()
-        found: CommitAnswer | HeadwaterError | None
+        result: CommitAnswer | HeadwaterError | None
         try:
-            found = await batches.commits.get(offer, None if start is None else start.begin)
+            result = await batches.commits.get(offer, None if start is None else start.begin)
         except Unavailable as error:
-            found = error
+            result = error
         except asyncio.CancelledError:
             seconds = time.perf_counter() - started
             self._services.metrics.committed(request.catalog.warehouse, _given_up(start), seconds)
             raise
-        if found is None:
+        if result is None:
             # Offered again the ordinary way, a snapshot that was taken is found in the history.
             return None
-        answer = found if isinstance(found, HeadwaterError) else found.problem or found.decided()
+        answer = (
+            result if isinstance(result, HeadwaterError) else result.problem or result.decided()
+        )
         seconds = time.perf_counter() - started
         self._services.metrics.committed(request.catalog.warehouse, answer, seconds)
         if isinstance(answer, HeadwaterError):
@@ -297,8 +299,8 @@ def _each_once(
         except HeadwaterError:
             # One name may spoil it for all: each is asked for alone, and told.
             return [None] * len(names)
-        found = dict(zip(different, values, strict=True))
-        return [found[key] for key in keys]
+        value_by_key = dict(zip(different, values, strict=True))
+        return [value_by_key[key] for key in keys]
 
     return work
 

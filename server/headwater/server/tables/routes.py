@@ -82,10 +82,10 @@ def list_tables(
     table_type: TableType = None,
 ) -> ListTablesResponse:
     """Table names in order, by pages."""
-    found = catalog.tables.list(
+    tables = catalog.tables.list(
         database, pattern=pattern or None, table_type=table_type or None, **page
     )
-    return ListTablesResponse.of(found)
+    return ListTablesResponse.of(tables)
 
 
 @router.get(
@@ -101,10 +101,10 @@ def list_table_details(
     table_type: TableType = None,
 ) -> ListTableDetailsResponse:
     """Like `List tables`, with the details of `Get a table` for each."""
-    found = catalog.tables.list_details(
+    tables = catalog.tables.list_details(
         database, pattern=pattern or None, table_type=table_type or None, **page
     )
-    return ListTableDetailsResponse.of(found.map(GetTableResponse.of))
+    return ListTableDetailsResponse.of(tables.map(GetTableResponse.of))
 
 
 @router.get(
@@ -119,10 +119,10 @@ def list_tables_globally(
     pattern: NamePattern = None,
 ) -> ListTablesGloballyResponse:
     """Names ordered by database and table, in pages."""
-    found = catalog.tables.list_globally(
+    tables = catalog.tables.list_globally(
         database_pattern=database_pattern or None, pattern=pattern or None, **page
     )
-    return ListTablesGloballyResponse.of(found.map(IdentifierModel.of))
+    return ListTablesGloballyResponse.of(tables.map(IdentifierModel.of))
 
 
 @router.get("/tables/id/{tableId}", summary="Get a table by its id", responses=failures("no table"))
@@ -273,7 +273,7 @@ def get_table_token(
     """Short-lived credentials for the files of this table alone, if the operator gives them out.
 
     They are good for writing if the caller may write. Otherwise 501; clients use the client options
-    that `/v1/config` returns. Whoever is shown only a part of the table is answered 403.
+    that `/v1/config` returns. Callers who are shown only a part of the table are answered 403.
     """
     info = catalog.tables.get(name)
     refuse_withheld_files(catalog, info.identifier)

@@ -304,7 +304,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._table
 
     def _newest(self) -> Snapshot | None:
-        """The latest snapshot; waits if the catalog was asked a moment ago."""
+        """The latest snapshot; waits if the catalog was asked just now."""
         runtime = self._rows.storage.runtime
         if self._polled is not None:
             early = self._polled + _POLL_SECONDS - runtime.monotonic()
@@ -368,7 +368,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadStart.of(asked.schema.options)
 
     def _done(self, position: StreamPosition) -> None:
-        """Save the position, before which everything is done for good."""
+        """Save the position, before which everything is durably done."""
         if self._hold is None:
             return
         if self._saved is None and not self._options.stream.ignores_progress:

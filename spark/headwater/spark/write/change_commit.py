@@ -57,10 +57,10 @@ def change_rows(
         session: The catalog's.
         table: The table.
         operation: The name of the operation in the snapshot's properties.
-        plan: The changes of a snapshot's rows; None when there are none. It is asked again when
+        plan: The changes of a snapshot's rows; None for no changes. It is called again when
             another commit changed the same rows meanwhile.
         predicate: Only rows that fulfil it can change.
-        rewrites: In a primary-key table, write the files of changed rows anew.
+        rewrites: In a primary-key table, rewrite the files of changed rows.
 
     Raises:
         Invalid: A new row does not fit the table, or several changes meet in one row.

@@ -133,7 +133,7 @@ def truncate_format_table(table: Table, partition: Mapping[str, object]) -> None
         partition: Values of some partition columns; of none for all partitions.
 
     Raises:
-        NotFound: All columns have values, and there is no such partition.
+        NotFound: All columns have values, and the partition does not exist.
         Forbidden, Unsupported: As `check_format_table`.
     """
     check_format_table(table)
@@ -163,7 +163,7 @@ def measure_partitions(
         counts_rows: Read the rows to count them; otherwise the catalog keeps the number it has.
 
     Raises:
-        NotFound: There are no such partitions.
+        NotFound: The partitions do not exist.
         Forbidden, Unsupported: As `check_format_table`.
     """
     check_format_table(table)
@@ -179,12 +179,12 @@ def measure_partitions(
     counts = row_counts(session, table, wanted) if counts_rows else {}
     now = table.storage.runtime.now_millis()
     reports: list[PartitionStatistics] = []
-    for each in wanted:
-        files = measure_files(table.storage, each.directory)
-        rows = counts.get(tuple(each.spec.values()), 0) if counts_rows else _UNKNOWN
+    for present in wanted:
+        files = measure_files(table.storage, present.directory)
+        rows = counts.get(tuple(present.spec.values()), 0) if counts_rows else _UNKNOWN
         newest = now if files.modified_millis is None else files.modified_millis
         reports.append(
-            PartitionStatistics(each.spec, rows, files.size, files.count, newest, _UNKNOWN)
+            PartitionStatistics(present.spec, rows, files.size, files.count, newest, _UNKNOWN)
         )
     if reports:
         _report(table, reports, replace=True)
@@ -229,8 +229,8 @@ def _complete(table: Table, field: DataField, value: Column) -> Column:
         if isinstance(field.type, AtomicType):
             where = f"table {table.name}, column '{field.name}'"
             zone = table.storage.runtime.time_zone
-            found = default_value(where, field.type, field.default_value, zone)
-            default = literal(found, kind)
+            constant = default_value(where, field.type, field.default_value, zone)
+            default = literal(constant, kind)
         value = sf.coalesce(value, default)
     if not field.type.nullable:
         problem = f"table {table.name}, column '{field.name}' must not be null"
@@ -262,17 +262,17 @@ def _write(frame: DataFrame, table: Table, staging: str) -> None:
 
 
 def _writer_settings(options: FormatOptions) -> dict[str, str]:
-    found = {**file_settings(options), "compression": options.compression}
-    found.pop("mode", None)
+    settings = {**file_settings(options), "compression": options.compression}
+    settings.pop("mode", None)
     if options.file_format == "csv":
         # Not the two quotes that Spark has for it, whatever the quote is.
-        found["emptyValue"] = options.text.quote * 2
+        settings["emptyValue"] = options.text.quote * 2
     if options.most_rows_of_file:
-        found["maxRecordsPerFile"] = str(options.most_rows_of_file)
+        settings["maxRecordsPerFile"] = str(options.most_rows_of_file)
     if options.file_format in ("csv", "json"):
         # Spark's own would cut microseconds off.
-        found |= {"timestampFormat": f"{_MOMENT}XXX", "timestampNTZFormat": _MOMENT}
-    return found
+        settings |= {"timestampFormat": f"{_MOMENT}XXX", "timestampNTZFormat": _MOMENT}
+    return settings
 
 
 def _file_value(field: DataField, options: FormatOptions) -> Column:
@@ -334,9 +334,9 @@ def _within(
 ) -> list[FormatPartition]:
     """The partitions with some values, whatever their directories' names for these are."""
     return [
-        each
-        for each in partitions
-        if values.items() <= static_partition(table.storage, each.spec).items()
+        partition
+        for partition in partitions
+        if values.items() <= static_partition(table.storage, partition.spec).items()
     ]
 
 
@@ -388,7 +388,7 @@ def _publish(
         new: The new files.
         replaced: The partitions whose files are deleted.
         reports: The contents of partitions that the catalog is told of.
-        overwrite: True if what it knows of them counts no more.
+        overwrite: Whether to replace what it knows of them.
     """
     # Format tables have no commit that would check it.
     table.require_present()
@@ -410,7 +410,7 @@ def _publish(
 
 
 def _is_kept(table: Table) -> bool:
-    """True if the catalog keeps the table's partitions."""
+    """Whether the catalog keeps the table's partitions."""
     kept = table.schema.table_options.partitions_in_catalog
     return kept and bool(table.schema.partition_keys)
 
@@ -430,18 +430,18 @@ def _reports(
         counts: The new rows of each partition.
     """
     now = table.storage.runtime.now_millis()
-    found = {
+    reports = {
         tuple(spec.values()): PartitionStatistics(spec, 0, 0, 0, now, _UNKNOWN) for spec in emptied
     }
     for file in new:
         key = tuple(file.spec.values())
-        before = found.get(key) or PartitionStatistics(file.spec, 0, 0, 0, now, _UNKNOWN)
+        before = reports.get(key) or PartitionStatistics(file.spec, 0, 0, 0, now, _UNKNOWN)
         size = before.file_size_in_bytes + file.status.size
         # A partition that has no rows is in no count.
-        found[key] = PartitionStatistics(
+        reports[key] = PartitionStatistics(
             file.spec, counts.get(key, 0), size, before.file_count + 1, now, _UNKNOWN
         )
-    return list(found.values())
+    return list(reports.values())
 
 
 def _report(table: Table, reports: Sequence[PartitionStatistics], *, replace: bool) -> None:

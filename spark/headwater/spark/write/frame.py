@@ -78,7 +78,7 @@ def write_frame(
             later one changed rows of the same buckets, or this one was rolled back.
         numbered: The commit user and its number of this commit; nothing is written if that user
             has committed that number.
-        operation: The statement that writes, if it is no plain write.
+        operation: The statement that writes, unless it is a plain write.
 
     Raises:
         Invalid: The frame does not fit the table; nothing is written.
@@ -133,7 +133,7 @@ def write_frame(
         table_id=table.info.id,
     )
     plan = WritePlan(table.storage, options.replacement(table.schema))
-    # Who says what must be unchanged plans anew after a conflict.
+    # Who says what must be unchanged plans again after a conflict.
     retries = 0 if unchanged_since is not None else plan.retries
     before = table.latest_snapshot()
     placed = partial(cluster, storage=table.storage)
@@ -164,7 +164,7 @@ def _check_mode(
     dynamic: bool | None,
     replace_where: str | None,
 ) -> None:
-    """Refuse a mode that there is none of, and words about what to overwrite that do not fit it."""
+    """Reject an unknown mode, and arguments about what to overwrite that do not fit it."""
     if mode not in _MODES:
         raise Invalid(f"the mode of a write is one of {', '.join(_MODES)}, not '{mode}'")
     ways = {"partition": partition, "dynamic": dynamic, "replace_where": replace_where}

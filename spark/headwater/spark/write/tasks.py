@@ -2,7 +2,7 @@
 
 `headwater.spark.write.save` does so in the user's process, and Spark in processes of its own, for
 a data source. A task writes files and hands a description of them to the driver, which commits all
-of them as one snapshot, or deletes them when a task failed for good. A task that fails here deletes
+of them as one snapshot, or deletes them when a task failed finally. A task that fails here deletes
 what it wrote. One that Spark ends (its input failed, the job was given up) leaves files that no
 snapshot names.
 
@@ -87,7 +87,7 @@ class _Target:
         plan: The write.
         clustered: As in `WriteOptions`.
         writer: Names the batch write.
-        stages: True if tasks leave their rows for the commit to place.
+        stages: Whether tasks leave their rows for the commit to place.
     """
 
     plan: WritePlan
@@ -96,7 +96,7 @@ class _Target:
     stages: bool = False
 
     @staticmethod
-    def of(options: WriteOptions, table: Table, *, is_stream: bool) -> _Target:
+    def from_options(options: WriteOptions, table: Table, *, is_stream: bool) -> _Target:
         if _stages(options, table.storage):
             plan = _plan(options, table.storage, is_stream)
             return _Target(plan, False, table.storage.runtime.new_uuid(), stages=True)
@@ -148,7 +148,7 @@ class _Target:
 
 
 def _stages(options: WriteOptions, storage: TableStorage) -> bool:
-    """True if tasks cannot place their rows, as each would give the same new key a bucket."""
+    """Whether tasks cannot place their rows, as each would give the same new key a bucket."""
     return not options.clustered and needs_staging(storage)
 
 
@@ -196,7 +196,7 @@ class _Writer:
             table = self._open_table()
             # The commit must not reach a table that takes the name meanwhile.
             self._options = replace(self._options, table_id=table.info.id)
-            target = _Target.of(self._options, table, is_stream=self._is_stream)
+            target = _Target.from_options(self._options, table, is_stream=self._is_stream)
             if self._rows is not None:
                 target.check(self._rows)
             self._target = target
@@ -220,7 +220,7 @@ class _Writer:
 
     def _delete(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks wrote, unless a commit may have made it part of the table."""
-        files = _Files.of(messages)
+        files = _Files.from_messages(messages)
         if files is not None and None in messages:
             table = self._open_table()
             TableCommit(table.storage, table.pointer, files.writer).abort(files.messages)
@@ -244,7 +244,7 @@ class _Files:
         return {message.partition for message in self.messages}
 
     @staticmethod
-    def of(messages: Sequence[WriterCommitMessage | None]) -> _Files | None:
+    def from_messages(messages: Sequence[WriterCommitMessage | None]) -> _Files | None:
         """None when no task wrote anything."""
         written = [message for message in messages if isinstance(message, WrittenFiles)]
         if not written:
@@ -263,7 +263,7 @@ def task_outcome(
     Args:
         writer: The writer, after `plan`.
         names: The names that the columns of the batches are to have.
-        marked: True if the last column tells of wide rows, see `with_wide_marked`.
+        marked: Whether the last column tells of wide rows, see `with_wide_marked`.
         batches: The task's rows.
 
     Returns:
@@ -291,7 +291,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks wrote."""
-        files = _Files.of(messages)
+        files = _Files.from_messages(messages)
         if files is not None:
             table = self._open_table()
             user, identifier = self._options.numbered or (files.writer, BATCH_IDENTIFIER)
@@ -328,7 +328,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         Raises:
             Invalid: A later batch of the query has been written: its checkpoint is an older one.
         """
-        files = _Files.of(messages)
+        files = _Files.from_messages(messages)
         if files is None:
             return
         table = self._open_table()

@@ -57,11 +57,11 @@ class StreamPosition:
 
     Attributes:
         snapshot_id: A snapshot, which may not exist yet.
-        changes: True if its changes are wanted; else (once, at the start) all its rows.
-        created_since: Of all its rows only those in files made at or after this moment,
+        changes: Whether its changes are wanted; else (once, at the start) all its rows.
+        created_since: Of all its rows only those in files made at or after this time,
             milliseconds since the epoch.
-        known: The last snapshot that was read, or is; None if none was. When it is no longer part
-            of the table's history, the position is not one of it either.
+        known: The last snapshot that was read, or is; None if none was. When it has left
+            the table's history, the position is not part of that either.
         parts: The parts of the wanted snapshot that have been read already, as
             `headwater.storage.scan.stream_batches` divides it.
         digest: With `parts`, says which they are.
@@ -104,8 +104,8 @@ class StreamPosition:
         match document:
             case {"snapshotId": int(number), "changes": bool(changes), **more} if number > 0:
                 since = more.get("createdSince")
-                found = more.get("known")
-                known = None if found is None else SnapshotIdentity.from_json(found)
+                known_json = more.get("known")
+                known = None if known_json is None else SnapshotIdentity.from_json(known_json)
                 if since is None or isinstance(since, int):
                     position = StreamPosition(number, changes, since, known)
                     match more.get("parts"), more.get("digest"):
@@ -171,8 +171,8 @@ def from_consumer(
 
     Raises:
         NotFound: That snapshot has expired: changes would be missed. Paimon goes on with the
-            earliest snapshot there is; Headwater leaves that decision to whoever can resolve it.
-        Invalid: The table has been rolled back or made anew since.
+            earliest snapshot there is; Headwater leaves that decision to the reader.
+        Invalid: The table has been rolled back or created again since.
     """
     _check_reach(storage, newest, saved.snapshot_id, changes=saved.changes)
     if saved.changes:
@@ -303,10 +303,10 @@ def changes_of(storage: TableStorage, snapshot_id: int) -> Snapshot:
     try:
         return storage.snapshot(snapshot_id)
     except NotFound:
-        found = read_changelog_file(storage.files, storage.layout, snapshot_id)
-        if found is None:
+        changelog = read_changelog_file(storage.files, storage.layout, snapshot_id)
+        if changelog is None:
             raise
-        return found
+        return changelog
 
 
 def find_changes(storage: TableStorage, newest: Snapshot | None, snapshot_id: int) -> Snapshot:
@@ -316,10 +316,10 @@ def find_changes(storage: TableStorage, newest: Snapshot | None, snapshot_id: in
         NotFound: It has expired, its changelog too.
         Invalid: It is not there yet.
     """
-    found = _find(storage, newest, snapshot_id, changes=True)
-    if found is None:
+    snapshot = _find(storage, newest, snapshot_id, changes=True)
+    if snapshot is None:
         raise Invalid(f"table {storage.name}: snapshot {snapshot_id} is not there yet")
-    return found
+    return snapshot
 
 
 def check_history(storage: TableStorage, position: StreamPosition, newest: Snapshot | None) -> None:
@@ -335,7 +335,7 @@ def check_history(storage: TableStorage, position: StreamPosition, newest: Snaps
         raise Invalid(
             f"table {storage.name}: snapshot {known.id}, which the stream has read, is no longer "
             "part of the table's history: the table was rolled back, replaced by a branch or "
-            "created again. Start anew, from a full read or another snapshot, with a new checkpoint"
+            "created again. Start again with a new checkpoint, from a full read or another snapshot"
         )
 
 
@@ -438,7 +438,7 @@ def reading_from(storage: TableStorage, position: StreamPosition) -> Generator[N
 
 
 def _has_expired(storage: TableStorage, position: StreamPosition) -> bool:
-    """True if what a position wants has expired, be it that its files are only about to go."""
+    """Whether what a position wants has expired, or its files are about to go."""
     number = position.snapshot_id
     if not position.changes:
         return rows_expired(storage, number)

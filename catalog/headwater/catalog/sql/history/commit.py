@@ -1,4 +1,4 @@
-"""The one door for commits.
+"""Snapshot commits.
 
 One transaction decides (see ``docs/decisions/0001-commit-protocol.md``); then storage follows.
 Snapshots of several tables that are offered at the same time share their transactions.
@@ -58,8 +58,8 @@ from headwater.storage.table_storage import CommitAnswer, PartitionStatistics
 
 __all__ = ["MOST_AT_ONCE", "Commits", "Offer"]
 
-# A lost answer is asked for so often, and for no longer than a writer waits by default: whoever
-# offered the snapshot (`headwater.storage.commit.fate`) goes on for its own time then.
+# A lost answer is asked for so often, and for no longer than a writer waits by default: the
+# writer that offered the snapshot (`headwater.storage.commit.fate`) goes on for its own time then.
 _UNKNOWN_OUTCOMES = 3
 _UNKNOWN_SECONDS = DEFAULT_TIMEOUT_MILLIS / 1000
 MOST_AT_ONCE = 32
@@ -91,7 +91,7 @@ class Offer:
     step: object = field(default_factory=current_step, compare=False, repr=False)
 
     def follows(self, head: Head) -> bool:
-        """True if it builds on what is the latest."""
+        """Whether it builds on what is the latest."""
         if head.snapshot_id != self.snapshot.id - 1:
             return False
         # A rollback of the schema at the same time must not take away what this names.
@@ -383,7 +383,7 @@ class Commits:
         return _Outcome.CONFLICT, record
 
     def _known(self, connection: Connection, record: TableRecord, snapshot: Snapshot) -> str | None:
-        """The text of this very snapshot if it was committed before, be it the latest or not.
+        """The text of this very snapshot if it was committed before, the latest or not.
 
         Answering None for one that is in the history would make its client write it again.
         """
@@ -461,15 +461,15 @@ def _refusal(offer: Offer, error: PlaceTaken) -> Conflict:
 def _cut_off(offer: Offer, record: TableRecord) -> Conflict:
     """The error about a history on storage that is not the database's."""
     number = offer.snapshot.id
-    found = (
+    difference = (
         f"{record.layout.snapshot(number - 1)} is not the file of the snapshot that it follows"
         if number > 1
         else f"it would be the first, and {record.layout.latest_hint} is there"
     )
     return Conflict(
         f"table {offer.identifier}: snapshot {number} was not committed, and no other can be: "
-        f"{found}. The catalog's database and storage differ, as after the restore of a backup: "
-        "run 'headwater reconcile'"
+        f"{difference}. The catalog's database and storage differ, as after the restore of a "
+        "backup: run 'headwater reconcile'"
     )
 
 

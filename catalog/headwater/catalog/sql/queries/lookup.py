@@ -47,13 +47,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TableRecord:
-    """A table and branch as the database has it at one moment.
+    """A table and branch as the database has it at one instant.
 
     Attributes:
-        identifier: The identifier that was asked for.
+        identifier: The requested identifier, bound to the id.
         id: The table's UUID.
         path: Its URI.
-        is_external: True if its files are not the catalog's.
+        is_external: Whether its files are not the catalog's.
         kind: Its type.
         branch: The branch.
         schema_id: The latest schema's version.
@@ -162,11 +162,11 @@ def find_tables(
     The identifier of a record is bound to the id of the table that has the name.
     """
     count, names = place_values([(name.database, name.table, name.branch) for name in identifiers])
-    found: list[TableRecord | None] = [None] * len(identifiers)
+    records: list[TableRecord | None] = [None] * len(identifiers)
     rows = _finding(count).run(connection, warehouse=context.warehouse, **names)
     for row in rows:
         if row.place < len(identifiers) and _is_plain(identifiers[row.place]):
-            found[row.place] = TableRecord(
+            records[row.place] = TableRecord(
                 identifier=identifiers[row.place].with_table_id(row.id),
                 id=row.id,
                 path=row.path,
@@ -179,7 +179,7 @@ def find_tables(
                 is_pending=bool(row.is_pending),
                 references_version=row.references_version,
             )
-    return found
+    return records
 
 
 def find_table(
@@ -294,7 +294,7 @@ def database_not_found(name: str) -> NotFound:
 def has_tables(
     connection: Connection, warehouse: str, kinds: Collection[TableType] = tuple(TableType)
 ) -> bool:
-    """True if a warehouse has tables of some kinds in its folder."""
+    """Whether a warehouse has tables of some kinds in its folder."""
     tables = (
         select(TableRow.id)
         .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
@@ -310,11 +310,11 @@ def has_tables(
 
 def find_database_id(connection: Connection, context: CatalogContext, name: str) -> str:
     """A database's id; raises NotFound (DATABASE)."""
-    found = connection.execute(
+    database_id = connection.execute(
         select(DatabaseRow.id).where(
             DatabaseRow.warehouse == context.warehouse, DatabaseRow.name == name
         )
     ).scalar_one_or_none()
-    if found is None:
+    if database_id is None:
         raise database_not_found(name)
-    return found
+    return database_id

@@ -110,13 +110,13 @@ class _Look(Generic[V]):
         self, identifiers: Sequence[Identifier], rows: Iterable[Sequence[Any]]
     ) -> Sequence[V | None]:
         """The things found; None for one that was not, waits for storage, or is another table's."""
-        found: list[V | None] = [None] * len(identifiers)
+        values_read: list[V | None] = [None] * len(identifiers)
         for at, is_pending, table_id, *values in rows:
             if is_pending or at >= len(identifiers):
                 continue
             if identifiers[at].table_id in (None, table_id):
-                found[at] = self.read(identifiers[at], table_id, values)
-        return found
+                values_read[at] = self.read(identifiers[at], table_id, values)
+        return values_read
 
 
 class BulkReads:

@@ -55,7 +55,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
         try:
             context.catalog.catalog.dropped_tables.purge(info.id)
         except NotFound as error:
-            # Where dropped tables are not kept there is none.
+            # Where dropped tables are not kept there is nothing to purge.
             if error.resource_type is not ResourceType.TABLE:
                 raise
 
@@ -67,14 +67,16 @@ def _undrop(statement: Statement, context: SqlContext) -> None:
         table_id = statement.string()
     else:
         name = object_identifier(statement, context)
-        found = [each for each in dropped_tables(context, name.database) if each.identifier == name]
-        if not found:
+        restorable = [
+            each for each in dropped_tables(context, name.database) if each.identifier == name
+        ]
+        if not restorable:
             raise NotFound(
                 f"no dropped table {name} can be restored; SHOW TABLES DROPPED has those that can",
                 resource_type=ResourceType.TABLE,
                 resource_name=str(name),
             )
-        table_id = max(found, key=lambda each: each.dropped_at).id
+        table_id = max(restorable, key=lambda each: each.dropped_at).id
     destination = object_identifier(statement, context) if statement.accept("AS") else None
     statement.end()
     context.catalog.catalog.dropped_tables.restore(table_id, destination)
