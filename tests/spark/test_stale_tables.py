@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -91,8 +92,8 @@ def test_a_frame_that_was_loaded_reports_the_drop(catalog: Lake, folder: Path) -
     source = data_source(folder, NAME)
     schema = source.schema()
     # Spark plans in another process than it asks for the schema.
-    pickles = CPickleSerializer()
-    sent = pickles.dumps(source)  # type: ignore[no-untyped-call]
+    pickles: Any = CPickleSerializer()
+    sent = pickles.dumps(source)
     _make_again(catalog, 7)
     with pytest.raises(NotFound, match=ANOTHER):
         pickles.loads(sent).reader(schema)

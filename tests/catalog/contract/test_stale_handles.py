@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -308,10 +309,10 @@ def test_every_operation_of_a_handle_reports_the_drop(
     for name, operations in TABLE_OPERATIONS.items():
         for at, operation in enumerate(operations):
             with subtests.test(name, at=at):
-                _expect_refusal(lake, lambda operation=operation: operation(stale))
+                _expect_refusal(lake, partial(operation, stale))
     for name, consume in CONSUMER_OPERATIONS.items():
         with subtests.test(f"consumer: {name}"):
-            _expect_refusal(lake, lambda consume=consume: consume(stale.consumer("c")))
+            _expect_refusal(lake, partial(consume, stale.consumer("c")))
     assert _state(lake) == before
 
 
@@ -319,7 +320,7 @@ def test_every_system_table_reports_the_drop(lake: Lake, stale: Table) -> None:
     # What these show is a part of the handle.
     names = {name for name in dir(Inspect) if not name.startswith("_")}
     for name in sorted(names - {"table", "options", "aggregation_fields", "row_tracking"}):
-        _expect_refusal(lake, lambda name=name: getattr(stale.inspect, name)())
+        _expect_refusal(lake, getattr(stale.inspect, name))
 
 
 def test_every_operation_of_a_catalog_reports_the_drop_of_a_bound_name(
@@ -330,7 +331,7 @@ def test_every_operation_of_a_catalog_reports_the_drop_of_a_bound_name(
         for name, operation in operations.items():
             with subtests.test(part.__name__, operation=name):
                 service = getattr(lake.catalog, part.__name__.lower())
-                _expect_refusal(lake, lambda o=operation, s=service: o(s, stale.identifier))
+                _expect_refusal(lake, partial(operation, service, stale.identifier))
     assert _state(lake) == before
 
 
@@ -344,8 +345,7 @@ def test_a_commit_by_a_bound_name_is_of_its_table_alone(
             if table_id is None and identifier.table_id is None:
                 continue
             _expect_refusal(
-                lake,
-                lambda i=identifier, t=table_id: snapshots.commit(i, t, snapshot(4), None, []),
+                lake, partial(snapshots.commit, identifier, table_id, snapshot(4), None, [])
             )
     _expect_refusal(lake, lambda: snapshots.was_taken(name, snapshot(1)))
     assert _state(lake) == before
@@ -392,6 +392,31 @@ def test_a_read_under_way_reports_the_drop(lake: Lake, is_made_again: bool) -> N
         with pytest.raises(NotFound, match=expected) as caught:
             read()
         assert caught.value.resource_type is ResourceType.TABLE
+
+
+def test_a_handle_of_an_external_table_reports_the_drop(lake: Lake, tmp_path: Path) -> None:
+    options = {"path": str(tmp_path / "elsewhere")}
+    table = lake.create_table(NAME, pa.schema([("k", pa.int64())]), options=options)
+    table.write({"k": [1]})
+    assert table.info.is_external
+    lake.drop_table(NAME)
+    files = sorted((tmp_path / "elsewhere").rglob("*"))
+    operations: list[Operation] = [
+        lambda t: t.scan(),
+        lambda t: t.scan(snapshot_id=1),
+        lambda t: t.write({"k": [2]}),
+        lambda t: t.snapshots(),
+        lambda t: t.compact(full=True),
+        lambda t: t.expire_snapshots(),
+        lambda t: t.remove_orphan_files(older_than=timedelta(0)),
+        lambda t: t.check_files(),
+    ]
+    for is_made_again in (False, True):
+        if is_made_again:
+            _make(lake, 7)
+        for operation in operations:
+            _expect_refusal(lake, partial(operation, table))
+    assert sorted((tmp_path / "elsewhere").rglob("*")) == files
 
 
 def test_maintenance_after_a_commit_leaves_the_new_table_alone(
