@@ -241,7 +241,7 @@ AFTERWARDS: dict[str, tuple[object, ...]] = {
 def test_a_change_of_references_killed_at_any_step_happened_or_did_not(
     lake: Lake, orders: Identifier, snapshot: MakeSnapshot, operation: str
 ) -> None:
-    before = (SNAPSHOTS, [], {"old": 1}, BILLED)
+    before: tuple[object, ...] = (SNAPSHOTS, [], {"old": 1}, BILLED)
     outcomes: list[bool] = []
     for step in range(1, MOST_STEPS):
         with lake.opened() as catalog:

@@ -83,12 +83,16 @@ class RestTags:
             snapshot_id=snapshot_id,
             time_retained=None if retained_millis is None else f"{retained_millis} ms",
         )
-        self._requests.post(Empty, body, *table_path(identifier), "tags", tag, "replace")
+        self._requests.post(
+            Empty, body, *table_path(identifier), "tags", tag, "replace", of=identifier
+        )
 
     def rename(self, identifier: Identifier, tag: str, new_name: str) -> None:
         """Rename a tag; NotFound (TAG), AlreadyExists (TAG), Invalid."""
         body = RenameTagRequest(to_tag=new_name)
-        self._requests.post(Empty, body, *table_path(identifier), "tags", tag, "rename")
+        self._requests.post(
+            Empty, body, *table_path(identifier), "tags", tag, "rename", of=identifier
+        )
 
     def delete(self, identifier: Identifier, tag: str) -> None:
         """Delete a tag; NotFound (TAG)."""

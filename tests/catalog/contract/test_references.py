@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,10 +102,10 @@ def test_a_deletion_takes_its_roots_at_once(
     assert catalog.tags.list(history).items == ()
     assert [item.id for item in catalog.snapshots.list(history).items] == [4, 3]
     for refer in (
-        lambda: catalog.tags.create(history, "new", 2),
-        lambda: catalog.branches.create(history, "new", from_snapshot=2),
-        lambda: catalog.consumers.reset(history, "new", 2),
-        lambda: catalog.snapshots.rollback_to_snapshot(history, 2),
+        partial(catalog.tags.create, history, "new", 2),
+        partial(catalog.branches.create, history, "new", from_snapshot=2),
+        partial(catalog.consumers.reset, history, "new", 2),
+        partial(catalog.snapshots.rollback_to_snapshot, history, 2),
     ):
         with pytest.raises(NotFound) as rejected:
             refer()
@@ -222,8 +223,8 @@ def test_a_tag_is_renamed_and_replaced(
     assert (latest.snapshot.id, latest.retained_millis) == (4, 1000)
     assert files(directory, "tag") == ["tag-new", "tag-other"]
     for change in (
-        lambda: catalog.tags.rename(history, "old", "newer"),
-        lambda: catalog.tags.replace(history, "old", 1),
+        partial(catalog.tags.rename, history, "old", "newer"),
+        partial(catalog.tags.replace, history, "old", 1),
     ):
         with pytest.raises(NotFound) as missing:
             change()
