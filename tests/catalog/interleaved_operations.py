@@ -100,8 +100,8 @@ def _row(number: int) -> dict[str, list[object]]:
     return {"n": [number], "day": ["2024-01-01"]}
 
 
-def _expire_one(client: Client) -> None:
-    client.table.expire_snapshots(retain_max=1, retain_min=1, retain=timedelta(0), limit=1)
+def _expire_some(client: Client) -> None:
+    client.table.expire_snapshots(retain_max=1, retain_min=1, retain=timedelta(0), limit=2)
 
 
 def _remove_orphans(client: Client) -> None:
@@ -140,7 +140,7 @@ def _register(client: Client) -> None:
 
 _EXPIRY = (
     _maintains("expire", lambda it: expire_all(it.table)),
-    _maintains("expire_one", _expire_one),
+    _maintains("expire_some", _expire_some),
 )
 
 _BESIDE_BRANCH = (
@@ -164,12 +164,8 @@ OPERATIONS: Mapping[str, Sequence[Operation]] = {
     "history": (
         *_BESIDE_BRANCH,
         *_BESIDE_TAGS,
-        _changes(
-            "rename_tag", lambda it: it.table.rename_tag("kept", "renamed"), removes="kept"
-        ),
-        _maintains(
-            "create_due_tags", lambda it: it.table.create_due_tags(), removes="2023-11-13"
-        ),
+        _changes("rename_tag", lambda it: it.table.rename_tag("kept", "renamed"), removes="kept"),
+        _maintains("create_due_tags", lambda it: it.table.create_due_tags(), removes="2023-11-13"),
         _changes("branch_of_tag", lambda it: it.table.create_branch("d", tag="kept")),
         _changes("branch_of_snapshot", lambda it: it.table.create_branch("e", snapshot_id=5)),
         _changes("rename_branch", lambda it: it.table.rename_branch("c", "z")),

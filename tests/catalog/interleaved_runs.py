@@ -45,11 +45,13 @@ class Run:
         interleaving: What happened.
         outcomes: How each operation ended.
         violations: What is wrong.
+        digest: Tells files and database after it from those after other runs.
     """
 
     interleaving: Interleaving
     outcomes: Sequence[str]
     violations: Sequence[str]
+    digest: bytes
 
     def __str__(self) -> str:
         return "\n    ".join([str(self.interleaving), *self.outcomes, *self.violations])
@@ -151,9 +153,10 @@ class Interleaver:
                 client = Client(self.state, lake, lake.table(TABLE))
                 actors.append(Actor(str(mine.operation), partial(self._perform, mine, client)))
             interleaving = interleave(actors[0], actors[1], stop_at, commits)
+        digest = self.state.digest()
         with watched_sql():
-            violations = list(self._judge(progress))
-        return Run(interleaving, [str(mine) for mine in progress], violations)
+            violations = list(self._judge(progress, digest))
+        return Run(interleaving, [str(mine) for mine in progress], violations, digest)
 
     def _perform(self, progress: _Progress, client: Client) -> None:
         operation = progress.operation
@@ -177,11 +180,11 @@ class Interleaver:
 
     # What has to be so afterwards -------------------------------------------------------------
 
-    def _judge(self, progress: Sequence[_Progress]) -> Iterator[str]:
+    def _judge(self, progress: Sequence[_Progress], digest: bytes) -> Iterator[str]:
         for mine in progress:
             if not mine.is_ordinary:
                 yield f"{mine.operation} fails, instead of succeeding or being rejected"
-        findings = self._look(_held(progress))
+        findings = self._look(digest, _held(progress))
         yield from findings.violations
         if not findings.violations:
             yield from self._lost_tags(findings.view, progress)
@@ -223,7 +226,8 @@ class Interleaver:
         key = tuple((operation.name, index) for operation, index in order)
         if key not in self._orders:
             self.state.restore()
-            self._orders[key] = self._look({}).view if self._succeed(order) else None
+            succeeds = self._succeed(order)
+            self._orders[key] = self._look(self.state.digest(), {}).view if succeeds else None
         return self._orders[key]
 
     def _succeed(self, order: Sequence[_Step]) -> bool:
@@ -239,9 +243,9 @@ class Interleaver:
 
     # A look at everything ---------------------------------------------------------------------
 
-    def _look(self, held: Mapping[str, int]) -> _Findings:
+    def _look(self, digest: bytes, held: Mapping[str, int]) -> _Findings:
         """Look at everything there is, unless the same was looked at before."""
-        key = (self.state.digest(), tuple(sorted(held.items())))
+        key = (digest, tuple(sorted(held.items())))
         if key not in self._findings:
             self._findings[key] = findings = _Findings()
             with findings.works("the catalog"), self.state.opened("9") as lake:
@@ -311,7 +315,7 @@ class Interleaver:
         with findings.works(name):
             try:
                 version = {"snapshot_id": snapshot.id} if tag is None else {"tag": tag}
-                return rows_of(table.scan(**version).to_arrow())  # type: ignore[arg-type]
+                return rows_of(table.scan(**version).to_arrow())
             except NotFound:
                 # An expiry has begun to take the snapshot, and said so.
                 if tag is not None:

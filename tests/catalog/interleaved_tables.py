@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -135,9 +134,9 @@ class StartingState:
         changed = {self.home / DATABASE_FILE, *map(Path, self._changed)}
         for path in sorted(changed):
             there = [path, *path.rglob("*")] if path.is_dir() else [path]
-            for file in there:
-                if file not in self._files and not file.is_dir():
-                    file.unlink(missing_ok=True)
+            for made in there:
+                if made not in self._files and not made.is_dir():
+                    made.unlink(missing_ok=True)
             for directory in sorted([*there, *path.parents], reverse=True):
                 is_made = self.home in directory.parents and directory not in self._directories
                 if is_made and directory.is_dir() and not any(directory.iterdir()):
@@ -214,14 +213,13 @@ class StartingState:
         """Take note of the rows of a branch's snapshots, and of the files that they are in."""
         for snapshot in table.snapshots():
             assert snapshot.uuid is not None
-            read: list[pa.Table] = []
             scan = table.scan(snapshot_id=snapshot.id)
-            reader = Actor("reader", lambda scan=scan, read=read: read.append(scan.to_arrow()))
+            reader = Actor("reader", scan.to_arrow)
             reader.advance()
             files = {local_path(step.path) for step in reader.steps if step.action in _READS}
-            assert reader.error is None
             assert files
-            self.known[snapshot.uuid] = KnownSnapshot(rows_of(read[0]), frozenset(files))
+            known = KnownSnapshot(rows_of(scan.to_arrow()), frozenset(files))
+            self.known[snapshot.uuid] = known
 
     def add_orphans(self, table: Table) -> None:
         """Leave files that nothing refers to, as a killed writer does."""
@@ -299,9 +297,9 @@ def build_history(state: StartingState, lake: Lake) -> None:
 def build_changelog(state: StartingState, lake: Lake) -> None:
     """A primary-key table whose changelogs outlive its snapshots.
 
-    Snapshot 1 has expired, its changelog has not; a consumer has yet to read the next one. Branch ``b`` was made of a tag of
-    snapshot 3 that is gone, has expired itself, and needs manifests that the table itself needs no
-    more since its own manifests were compacted.
+    Snapshot 1 has expired and its changelog is there; a consumer has yet to read the next one.
+    Branch ``b`` was made of a tag of snapshot 3 that is gone, and has expired itself. It needs
+    manifests that the table does not need any more, since those were compacted.
     """
     options = {
         "write-only": "true",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,7 +66,10 @@ class Step:
         if not self.path:
             mine, others = self.reads | self.changes, other.reads | other.changes
             return not (self.changes & others or other.changes & mine)
-        if not {self.action, other.action} & _FILE_CHANGES or self.action == other.action == "delete":
+        if (
+            not {self.action, other.action} & _FILE_CHANGES
+            or self.action == other.action == "delete"
+        ):
             return True
         return not (self._covers(other) or other._covers(self))
 
@@ -326,7 +329,11 @@ def watched_sql() -> Iterator[None]:
         if actor is not None:
             actor.ends(connection, commits=False)
 
-    hooks = {"before_cursor_execute": executes, "commit": commits, "rollback": rolls_back}
+    hooks: Mapping[str, Callable[..., None]] = {
+        "before_cursor_execute": executes,
+        "commit": commits,
+        "rollback": rolls_back,
+    }
     for name, hook in hooks.items():
         event.listen(Engine, name, hook)
     try:
