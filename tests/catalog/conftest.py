@@ -90,6 +90,11 @@ class Clock:
     def __init__(self) -> None:
         self.millis = 1_700_000_000_000
         self.wrong_by = 0
+        self._alarm: tuple[int, Callable[[], object]] | None = None
+
+    def after(self, seconds: float, happens: Callable[[], object]) -> None:
+        """Something happens once so many more seconds have been waited for."""
+        self._alarm = self.millis + round(seconds * 1000), happens
 
     def set_wrong(self, **parts: float) -> None:
         """Let it tell a wrong time; none passes."""
@@ -100,6 +105,9 @@ class Clock:
 
     def _sleep(self, seconds: float) -> None:
         self.turn(seconds=seconds)
+        if self._alarm is not None and self._alarm[0] <= self.millis:
+            (_, happens), self._alarm = self._alarm, None
+            happens()
 
     @property
     def runtime(self) -> Runtime:

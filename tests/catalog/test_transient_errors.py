@@ -1,4 +1,4 @@
-"""What the database does at a bad moment, and what comes of it."""
+"""What the database does at a bad time, and what comes of it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from sqlalchemy import Connection, Engine, event, insert, select, text, update
+from sqlalchemy import Connection, Engine, event, insert, make_url, select, text, update
 from tests.catalog.conftest import Clock
 from tests.catalog.databases import DATABASES
+from tests.chaos.proxy import Mode, Proxy
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql import SqlCatalog
 from headwater.catalog.sql.database.drivers import PoolSettings
 from headwater.catalog.sql.database.engine import SqlDatabase, open_engine
 from headwater.catalog.sql.database.models import WarehouseRow
+from headwater.client import connect
 from headwater.storage.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
 from headwater.storage.schema.table_schema import Schema
@@ -312,3 +315,47 @@ def test_a_server_that_is_not_there_is_unavailable(kind: str, tmp_path: Path) ->
         SqlCatalog.open(
             f"{kind}://nobody@127.0.0.1:1/none", warehouse="main", location=str(tmp_path)
         )
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
+def test_a_database_out_of_reach_is_waited_for_as_long_as_asked(kind: str, clock: Clock) -> None:
+    database = SqlDatabase(open_engine(f"{kind}://nobody@127.0.0.1:1/none"), clock.runtime)
+    waits: list[float] = []
+    for patience in (0.0, 60.0):
+        began = database.runtime.monotonic()
+        patient = database.patient(patience)
+        with pytest.raises(Unavailable, match="did not answer"), patient.read():
+            pass
+        waits.append(database.runtime.monotonic() - began)
+    assert waits[0] < 2
+    assert 60 <= waits[1] <= 61
+
+
+@pytest.mark.postgresql
+def test_a_write_outlasts_a_restart_of_the_database(
+    new_postgresql_database: Callable[[], str], clock: Clock, tmp_path: Path
+) -> None:
+    """The commit is the one request that does not wait by itself."""
+    url = make_url(new_postgresql_database())
+    assert url.port is not None
+    with closing(Proxy(url.port)) as proxy:
+        through = url.set(host="127.0.0.1", port=proxy.port)
+        location = str(tmp_path / "lake")
+        with connect(
+            through.render_as_string(hide_password=False), location=location, runtime=clock.runtime
+        ) as lake:
+            lake.create_database("sales")
+            table = lake.create_table("sales.log", pa.schema([("id", pa.int64())]))
+            patient = table.with_options({"commit.timeout": "1 min"})
+            assert (table.catalog.patience, patient.catalog.patience) == (5, 60)
+            assert patient.catalog.patient(0) is lake.catalog
+            patient.write({"id": [1]})
+            proxy.set(Mode.RESET)
+            for handle, seconds in ((table, 5), (patient, 60)):
+                began = clock.millis
+                with pytest.raises(Unavailable, match="did not answer"):
+                    handle.write({"id": [2]})
+                assert seconds <= (clock.millis - began) / 1000 < seconds + 10
+            clock.after(30, lambda: proxy.set(Mode.PASS))
+            patient.write({"id": [3]})
+            assert patient.scan().to_arrow()["id"].to_pylist() == [1, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,18 +50,36 @@ def orders(behind: SqlCatalog) -> Identifier:
 
 @dataclass
 class Clock:
-    """A runtime that does not wait, and remembers how long it should have."""
+    """A runtime that does not wait, and remembers how long it should have.
+
+    Attributes:
+        slept: The seconds of each wait.
+        alarms: What happens once somebody has waited for so many seconds in all.
+    """
 
     slept: list[float] = field(default_factory=list)
+    alarms: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
 
     @property
     def runtime(self) -> Runtime:
         return Runtime(
             SYSTEM_RUNTIME.now_millis,
             SYSTEM_RUNTIME.new_uuid,
-            self.slept.append,
+            self._sleep,
             monotonic=lambda: sum(self.slept),
         )
+
+    def after(self, seconds: float, happens: Callable[[], object]) -> None:
+        """Something happens once so many more seconds have been waited for."""
+        self.alarms.append((sum(self.slept) + seconds, happens))
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        now = sum(self.slept)
+        due = [alarm for alarm in self.alarms if alarm[0] <= now]
+        self.alarms = [alarm for alarm in self.alarms if alarm[0] > now]
+        for _, happens in due:
+            happens()
 
 
 @pytest.fixture
@@ -130,6 +149,8 @@ class Proxy:
     seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     stop: Callable[[], None] = lambda: None
     """Nobody listens at its address any more."""
+    start: Callable[[], object] = lambda: None
+    """It listens at its address again."""
 
     def lose_request(self, request: str) -> None:
         """The next request of this kind never reaches the server."""
@@ -179,6 +200,13 @@ class Proxy:
 @pytest.fixture
 def proxy(address: str) -> Iterator[Proxy]:
     """A proxy before the server."""
+    with open_proxy(address) as proxy:
+        yield proxy
+
+
+@contextmanager
+def open_proxy(address: str) -> Iterator[Proxy]:
+    """Run a proxy before the server at an address."""
     proxy = Proxy(address)
 
     class Handler(BaseHTTPRequestHandler):
@@ -227,16 +255,23 @@ def proxy(address: str) -> Iterator[Proxy]:
 
         do_GET = do_POST = do_DELETE = _handle
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with ExitStack() as stack:
+        servers: list[ThreadingHTTPServer] = []
+
+        def start(port: int) -> int:
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", port), Handler))
+            servers.append(server)
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return int(server.server_address[1])
 
         def stop() -> None:
-            server.shutdown()
-            server.socket.close()
+            servers[-1].shutdown()
+            servers[-1].socket.close()
 
-        proxy.stop = stop
+        port = start(0)
+        proxy.url = f"http://127.0.0.1:{port}"
+        proxy.stop, proxy.start = stop, lambda: start(port)
         yield proxy
-        server.shutdown()
-        thread.join()

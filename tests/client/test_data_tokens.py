@@ -154,3 +154,21 @@ def test_workers_renew_the_drivers_token(proxy: Proxy) -> None:
         asked = proxy.requests("GET", TOKEN)
         assert files.exists(f"{table.info.path}/snapshot/snapshot-1")
         assert proxy.requests("GET", TOKEN) == asked + 1
+
+
+def test_a_token_is_waited_for_when_there_is_none(proxy: Proxy) -> None:
+    """As long as the table says; while a token still holds, not for long."""
+    clock = Clock()
+    with connect(proxy.url, runtime=clock.runtime) as lake:
+        lake.create_database("db")
+        table = lake.create_table("db.t", ROWS.schema, options={"commit.timeout": "1 min"})
+        table.write(ROWS)
+        snapshot = f"{table.info.path}/snapshot/snapshot-1"
+        for ahead, lost, expected in ((3 * HOUR + 1000, 50, 5), (5 * HOUR, 10, 11)):
+            clock.ahead = ahead
+            proxy.faults.clear()
+            for _ in range(lost):
+                proxy.lose_request(f"GET {TOKEN}")
+            before = proxy.requests("GET", TOKEN)
+            assert table.storage.files.exists(snapshot)
+            assert proxy.requests("GET", TOKEN) == before + expected

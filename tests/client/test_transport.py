@@ -270,7 +270,8 @@ def test_a_client_pickles_and_connects_again(proxy: Proxy, behind: SqlCatalog) -
     assert list(fresh.databases.list().items) == ["sales"]
     assert "secret" not in repr(fresh)
     client.connect()
-    connected = pickle.loads(pickle.dumps(client))
+    connected = pickle.loads(pickle.dumps(client.patient(7)))
+    assert connected.patience == 7
     before = proxy.requests("GET", "/v1/config")
     assert list(connected.databases.list().items) == ["sales"]
     assert proxy.requests("GET", "/v1/config") == before

@@ -13,6 +13,7 @@ import boto3
 import httpx
 import pytest
 from tests import plain_http
+from tests.client.conftest import Clock, open_proxy
 from tests.conftest import NewSqlite, Serve
 
 from headwater.catalog.model.identifier import Identifier
@@ -21,7 +22,8 @@ from headwater.catalog.wire.signed_requests import FileRequestModel
 from headwater.client.multipart_upload import FilePart, MultipartUpload
 from headwater.client.rest import RestCatalog
 from headwater.client.signed_files import SignedFiles
-from headwater.storage.errors import HeadwaterError, Invalid, NotFound
+from headwater.client.transport import Timeouts
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
 from headwater.storage.schema.table_schema import Schema
 
 PART = 5 << 20
@@ -64,9 +66,9 @@ def address(
 def files(address: str) -> Iterator[SignedFiles]:
     """The access that the SDK has to the table's files, with small parts."""
     with closing(RestCatalog(address, options={"s3.multipart.size": "5 mb"})) as catalog:
-        found = catalog.table_files(catalog.tables.get(Identifier("sales", "orders")))
-        assert isinstance(found, SignedFiles)
-        yield found
+        files = catalog.table_files(catalog.tables.get(Identifier("sales", "orders")))
+        assert isinstance(files, SignedFiles)
+        yield files
 
 
 @pytest.fixture
@@ -178,3 +180,21 @@ def test_a_part_is_of_a_size_that_stores_take(address: str) -> None:
             pytest.raises(Invalid, match=r"s3\.multipart\.size"),
         ):
             catalog.table_files(catalog.tables.get(Identifier("sales", "orders")))
+
+
+def test_a_server_out_of_reach_is_not_waited_for_file_by_file(address: str) -> None:
+    clock, orders = Clock(), Identifier("sales", "orders")
+    timeouts = Timeouts(outage=60)
+    with (
+        open_proxy(address) as proxy,
+        closing(RestCatalog(proxy.url, timeouts=timeouts, runtime=clock.runtime)) as catalog,
+    ):
+        files = catalog.table_files(catalog.tables.get(orders))
+        for outages in (1, 2):
+            proxy.stop()
+            for name in "abc":
+                with pytest.raises(Unavailable, match="cannot be reached"):
+                    files.delete(f"{PLACE}/{name}")
+            assert sum(clock.slept) == pytest.approx(60 * outages)
+            proxy.start()
+            files.delete(f"{PLACE}/a")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
+from headwater.storage.table_storage import DEFAULT_TIMEOUT_MILLIS
 
 if TYPE_CHECKING:
     from headwater.catalog.sql import SqlCatalog
@@ -83,6 +84,8 @@ def connect(
                 runtime=runtime,
             )
             rest.connect()
+            if timeouts is None or timeouts.outage is None:
+                rest = rest.patient(DEFAULT_TIMEOUT_MILLIS / 1000)
             return Lake(rest, rest.runtime)
         case "" | "file":
             _refuse(text, token=token)

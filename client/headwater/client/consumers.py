@@ -66,9 +66,10 @@ class RestConsumers:
             owner=owner,
             force=force,
         )
-        self._requests.post(
-            Empty, body, *table_path(identifier), "consumers", "reset", of=identifier
-        )
+        # A move by the owner of the lease ends where it is, however often it is sent.
+        is_owner = owner is not None
+        path = (*table_path(identifier), "consumers", "reset")
+        self._requests.post(Empty, body, *path, of=identifier, is_repeatable=is_owner)
 
     def lease(
         self,
@@ -86,10 +87,12 @@ class RestConsumers:
         return self._lease(identifier, body).lease()
 
     def release(self, identifier: Identifier, consumer_id: str, owner: str) -> None:
-        """Give a lease back."""
-        self._lease(identifier, LeaseConsumerRequest(consumer_id=consumer_id, owner=owner))
+        """Give a lease back; without waiting for a server, as it runs out by itself."""
+        body = LeaseConsumerRequest(consumer_id=consumer_id, owner=owner)
+        RestConsumers(self._requests.patient(0))._lease(identifier, body)
 
     def _lease(self, identifier: Identifier, body: LeaseConsumerRequest) -> ConsumerLeaseModel:
+        path = (*table_path(identifier), "consumers", "lease")
         return self._requests.post(
-            ConsumerLeaseModel, body, *table_path(identifier), "consumers", "lease", of=identifier
+            ConsumerLeaseModel, body, *path, of=identifier, is_repeatable=True
         )

@@ -27,8 +27,13 @@ class AskForToken:
     identifier: Identifier
     options: Mapping[str, str] = field(repr=False)
 
-    def __call__(self) -> ExpiringOptions:
-        """The options, overridden by a new token."""
+    def __call__(self, *, is_urgent: bool) -> ExpiringOptions:
+        """Request a new token, which overrides the options.
+
+        Args:
+            is_urgent: Whether to wait for a server that cannot be reached, as no token holds.
+        """
         path = (*table_path(self.identifier), "token")
-        answer = self.requests.get(GetTableTokenResponse, None, *path, of=self.identifier)
+        requests = self.requests if is_urgent else self.requests.patient(0)
+        answer = requests.get(GetTableTokenResponse, None, *path, of=self.identifier)
         return ExpiringOptions({**self.options, **answer.token}, answer.expires_at_millis)

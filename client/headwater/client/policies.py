@@ -53,7 +53,11 @@ class RestPolicies:
         reader = RestRowReader(self._requests, identifier)
         try:
             answer = self._requests.post(
-                AuthTableQueryResponse, AuthTableQueryRequest(), *path, of=identifier
+                AuthTableQueryResponse,
+                AuthTableQueryRequest(),
+                *path,
+                of=identifier,
+                is_repeatable=True,
             )
         except Forbidden:
             # Not all columns may be read; the server knows which.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -111,6 +112,7 @@ class Requests:
             retries,
             self.runtime,
             ServerClock(clock, self.url),
+            (timeouts or Timeouts()).outage or 0.0,
         )
         self._handshake: Handshake | None = None
         self._lock = Lock()
@@ -124,25 +126,52 @@ class Requests:
         self.__dict__.update(state)
         self._lock = Lock()
 
-    def connected(self) -> Handshake:
-        """The handshake with the server, made on first use."""
+    @property
+    def patience(self) -> float:
+        """How long a request is repeated while the server cannot be reached, in seconds."""
+        return self._transport.patience
+
+    def patient(self, seconds: float) -> Requests:
+        """The same with another patience, over the same connections."""
+        return self._sent_by(lambda transport: transport.patient(seconds))
+
+    def once(self) -> Requests:
+        """The same without any repetition of a request, over the same connections."""
+        return self._sent_by(Transport.once)
+
+    def _sent_by(self, change: Callable[[Transport], Transport]) -> Requests:
+        changed = copy(self)
+        changed._transport = change(self._transport)
+        with self._lock:
+            made = self._handshake
+        if made is not None:
+            changed._handshake = replace(made, transport=change(made.transport))
+        return changed
+
+    def connected(self, *, is_once: bool = False) -> Handshake:
+        """The handshake with the server, made on first use.
+
+        Args:
+            is_once: Whether the request for it is not repeated, as the caller repeats its own.
+        """
         with self._lock:
             if self._handshake is None:
-                self._handshake = self._shake_hands()
+                transport = self._transport.once() if is_once else self._transport
+                self._handshake = self._shake_hands(transport)
             return self._handshake
 
-    def _shake_hands(self) -> Handshake:
+    def _shake_hands(self, transport: Transport) -> Handshake:
         params = {"warehouse": self.asked_for} if self.asked_for else None
-        config = self._transport.request("GET", "/v1/config", params=params).read(ConfigResponse)
+        config = transport.request("GET", "/v1/config", params=params).read(ConfigResponse)
         options = config.merge(self._own)
         prefix = options.get("prefix", "")
         if not prefix:
             raise Unavailable(
                 f"{self.url}/v1/config names no prefix; it is not a Paimon REST catalog's"
             )
-        transport = replace(self._transport, headers={**_headers(options), **self._authorization})
+        settled = replace(self._transport, headers={**_headers(options), **self._authorization})
         self._transport.close()
-        return Handshake(prefix, options, transport)
+        return Handshake(prefix, options, settled)
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""
@@ -177,18 +206,33 @@ class Requests:
 
     def get_once(self, model: type[T], *segments: str, of: Identifier | None = None) -> T:
         """Read something without repeating the request, nor waiting long for its answer."""
-        transport, headers = self.connected().transport, table_headers(of)
+        transport, headers = self.connected(is_once=True).transport, table_headers(of)
         path = self.path(*segments)
-        found = transport.send("GET", path, headers=headers, read_seconds=_ONCE_SECONDS)
-        return found.read(model)
+        response = transport.send("GET", path, headers=headers, read_seconds=_ONCE_SECONDS)
+        return response.read(model)
 
     def post(
-        self, model: type[T], body: BaseModel, *segments: str, of: Identifier | None = None
+        self,
+        model: type[T],
+        body: BaseModel,
+        *segments: str,
+        of: Identifier | None = None,
+        is_repeatable: bool = False,
     ) -> T:
-        """Change something; arguments as for `get`."""
+        """Change something.
+
+        Args:
+            model: The response.
+            body: Sent as JSON.
+            segments: Of the path, below the warehouse's prefix.
+            of: As for `get`.
+            is_repeatable: Whether doing it twice comes to the same as once.
+        """
         transport, headers = self.connected().transport, table_headers(of)
         path = self.path(*segments)
-        return transport.request("POST", path, body=body, headers=headers).read(model)
+        return transport.request(
+            "POST", path, body=body, headers=headers, is_repeatable=is_repeatable
+        ).read(model)
 
     def post_for_stream(
         self, body: BaseModel, *segments: str, of: Identifier | None = None

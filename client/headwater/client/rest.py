@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.wire.signed_requests import SIGNED_REQUESTS
@@ -75,32 +76,38 @@ class RestCatalog:
         retries: int = 4,
         runtime: Runtime = SYSTEM_RUNTIME,
     ) -> None:
-        self._requests = Requests(
-            url,
-            warehouse=warehouse,
-            token=token,
-            options=options,
-            timeouts=timeouts,
-            retries=retries,
-            runtime=runtime,
+        self._use(
+            Requests(
+                url,
+                warehouse=warehouse,
+                token=token,
+                options=options,
+                timeouts=timeouts,
+                retries=retries,
+                runtime=runtime,
+            )
         )
-        self.databases = RestDatabases(self._requests)
-        self.tables = RestTables(self._requests)
-        self.snapshots = RestSnapshots(self._requests)
-        self.tags = RestTags(self._requests)
-        self.branches = RestBranches(self._requests)
-        self.partitions = RestPartitions(self._requests)
-        self.consumers = RestConsumers(self._requests)
-        self.events = RestEvents(self._requests)
-        self.views = RestViews(self._requests)
-        self.functions = RestFunctions(self._requests)
-        self.permissions = RestPermissions(self._requests)
-        self.policies = RestPolicies(self._requests)
-        self.references = RestReferences(self._requests)
-        self.labels = RestLabels(self._requests)
-        self.dropped_tables = RestDroppedTables(self._requests)
-        self.protection = RestProtection(self._requests)
-        self.temporary_keys = RestTemporaryKeys(self._requests)
+
+    def _use(self, requests: Requests) -> None:
+        """Make the parts, which send requests this way."""
+        self._requests = requests
+        self.databases = RestDatabases(requests)
+        self.tables = RestTables(requests)
+        self.snapshots = RestSnapshots(requests)
+        self.tags = RestTags(requests)
+        self.branches = RestBranches(requests)
+        self.partitions = RestPartitions(requests)
+        self.consumers = RestConsumers(requests)
+        self.events = RestEvents(requests)
+        self.views = RestViews(requests)
+        self.functions = RestFunctions(requests)
+        self.permissions = RestPermissions(requests)
+        self.policies = RestPolicies(requests)
+        self.references = RestReferences(requests)
+        self.labels = RestLabels(requests)
+        self.dropped_tables = RestDroppedTables(requests)
+        self.protection = RestProtection(requests)
+        self.temporary_keys = RestTemporaryKeys(requests)
         self.reconciler = RestReconciler()
 
     def __repr__(self) -> str:
@@ -157,6 +164,19 @@ class RestCatalog:
         ask = AskForToken(self._requests, info.identifier, self.storage_options)
         options = RenewedOptions(ask, self._requests.runtime.now_millis)
         return open_table_files(info.path, options, root=info.path)
+
+    @property
+    def patience(self) -> float:
+        """How long a request waits for a server that cannot be reached, after its `retries`."""
+        return self._requests.patience
+
+    def patient(self, seconds: float) -> RestCatalog:
+        """The same catalog with another patience, over the same connections."""
+        if seconds == self.patience:
+            return self
+        patient = copy(self)
+        patient._use(self._requests.patient(seconds))
+        return patient
 
     def close(self) -> None:
         """Give back connections; later calls make new ones."""

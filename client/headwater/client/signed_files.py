@@ -81,6 +81,7 @@ class SignedFiles(ObjectStoreFiles):
         self._http: httpx.Client | None = None
         self._kept: dict[str, tuple[SignedRequestModel, int]] = {}
         self._lock = Lock()
+        self._is_out_of_reach = False
 
     def __repr__(self) -> str:
         return f"SignedFiles({self._location!r})"
@@ -190,7 +191,16 @@ class SignedFiles(ObjectStoreFiles):
     def _sign(self, asked: Sequence[FileRequestModel]) -> tuple[Sequence[SignedRequestModel], int]:
         path = (*table_path(self._identifier), "sign")
         body = SignTableRequestsRequest(requests=[*asked])
-        answer = self._requests.post(SignTableRequestsResponse, body, *path, of=self._identifier)
+        # A server that was waited for in vain is not waited for again, file by file.
+        requests = self._requests.once() if self._is_out_of_reach else self._requests
+        try:
+            answer = requests.post(
+                SignTableRequestsResponse, body, *path, of=self._identifier, is_repeatable=True
+            )
+        except Unavailable:
+            self._is_out_of_reach = True
+            raise
+        self._is_out_of_reach = False
         return answer.requests, answer.expires_at_millis
 
     def _get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
@@ -204,9 +214,9 @@ class SignedFiles(ObjectStoreFiles):
                 _check(answer, path)
                 return answer
         asked = FileRequestModel(method="GET", path=self._below(path))
-        requests, until = self._sign([asked])
-        self._keep(path, requests[0], until)
-        return self._repeated(asked, path, headers=headers, signed=requests[0])
+        signatures, until = self._sign([asked])
+        self._keep(path, signatures[0], until)
+        return self._repeated(asked, path, headers=headers, signed=signatures[0])
 
     def _keep(self, path: str, signed: SignedRequestModel, until: int) -> None:
         with self._lock:

@@ -68,7 +68,7 @@ class RestSnapshots:
             HeadwaterError: The server refused it.
         """
         try:
-            connected = self._requests.connected()
+            connected = self._requests.connected(is_once=True)
         except Unavailable as error:
             return CommitAnswer.not_sent(error)
         body = CommitTableRequest(

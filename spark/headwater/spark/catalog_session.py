@@ -1,13 +1,13 @@
-"""A catalog that a Spark session reaches, for the rooms that read and write its tables."""
+"""A catalog that a Spark session reaches, for the packages that read and write its tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from headwater.client import Lake
-from headwater.spark.connection import Connection
+from headwater.spark.connection import STREAM_PATIENCE, Connection, patient_lake
 from headwater.spark.counting_session import CountingSession
 from headwater.spark.file_frames import FileFrames
 from headwater.spark.live_rows import LiveRowsCache
@@ -40,3 +40,11 @@ class CatalogSession:
     files: FileFrames = field(default_factory=FileFrames)
     counting: CountingSession = field(default_factory=CountingSession)
     narrow: SessionCopy = field(default_factory=narrow_sessions)
+
+    def for_stream(self) -> CatalogSession:
+        """The same for a batch of a streaming query, which outlasts a restart of the server."""
+        return replace(
+            self,
+            connection=self.connection.for_stream(),
+            catalog=patient_lake(self.catalog, STREAM_PATIENCE),
+        )

@@ -15,7 +15,20 @@ from headwater.storage.options.quantities import parse_bytes
 if TYPE_CHECKING:
     from headwater.client import Lake
 
-__all__ = ["SETTINGS", "Connection", "bitmap_cache_size", "refuse_other_settings"]
+__all__ = [
+    "SETTINGS",
+    "STREAM_PATIENCE",
+    "Connection",
+    "bitmap_cache_size",
+    "patient_lake",
+    "refuse_other_settings",
+]
+
+STREAM_PATIENCE = 60.0
+"""How long a streaming query waits for a server that cannot be reached, in seconds.
+
+A table's option ``commit.timeout`` comes before it.
+"""
 
 SETTINGS = "spark.headwater."
 """The prefix of the settings that name a catalog."""
@@ -42,6 +55,8 @@ class Connection:
         location: With a SQL URL, where the tables lie.
         storage: The options of file access; a secret as the token is.
         parallelism: The number of tasks that the session runs at once.
+        patience: How long requests wait for a server that cannot be reached, in seconds, where the
+            table does not say so; None leaves it to `headwater.client.connect`.
     """
 
     target: str
@@ -50,6 +65,7 @@ class Connection:
     location: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallelism: int = 1
+    patience: float | None = None
 
     @staticmethod
     def of(session: Connection | None, options: Mapping[str, str]) -> Connection:
@@ -108,18 +124,32 @@ class Connection:
             os.cpu_count() or 1,
         )
 
+    def for_stream(self) -> Connection:
+        """The same for a streaming query, which outlasts a restart of the server."""
+        return replace(self, patience=STREAM_PATIENCE)
+
     def open(self) -> Lake:
         """Reach the catalog."""
         # Tasks unpickle connections but never open them, and do without the clients' modules.
         from headwater.client import connect
+        from headwater.client.transport import Timeouts
 
-        return connect(
+        lake = connect(
             self.target,
             warehouse=self.warehouse,
             token=self.token,
             location=self.location,
             options=self.storage or None,
+            timeouts=Timeouts(outage=self.patience),
         )
+        return lake if self.patience is None else patient_lake(lake, self.patience)
+
+
+def patient_lake(lake: Lake, seconds: float) -> Lake:
+    """The same lake, whose requests wait longer for a catalog that cannot be reached."""
+    from headwater.client import Lake
+
+    return Lake(lake.catalog.patient(seconds), lake.runtime)
 
 
 def bitmap_cache_size(settings: Mapping[str, str]) -> int:
@@ -129,7 +159,7 @@ def bitmap_cache_size(settings: Mapping[str, str]) -> int:
         settings: The settings, without their prefix.
 
     Raises:
-        Invalid: The setting is no size.
+        Invalid: The setting is not a size.
     """
     return parse_bytes(settings.get(_BITMAPS, _BITMAP_BYTES), f"{SETTINGS}{_BITMAPS}")
 
@@ -157,7 +187,7 @@ def refuse_other_settings(settings: Mapping[str, str]) -> None:
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {SETTINGS}{near[0]}? " if near else ""
         raise Invalid(
-            f"there is no setting {SETTINGS}{name}: {hint}Known are "
+            f"Headwater has no setting {SETTINGS}{name}: {hint}Known are "
             f"{', '.join(SETTINGS + each for each in _OWN)}, "
             f"{SETTINGS}{HEADER_PREFIX}…, "
             f"{SETTINGS}{TABLE_DEFAULT_PREFIX}… and options of file access such as "

@@ -139,6 +139,7 @@ class HeadwaterSource(DataSource):
     def streamReader(self, schema: st.StructType) -> DataSourceStreamReader:
         """A stream of a table's changes."""
         refuse_other_options(self.options, Operation.READ_STREAM)
+        self._connection = self._connection.for_stream()
         options = self._read_options
         system_table = self._system_table(at_present=True)
         if system_table is not None:
@@ -168,6 +169,7 @@ class HeadwaterSource(DataSource):
     def streamWriter(self, schema: st.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A stream that is written with one commit for each micro-batch."""
         refuse_other_options(self.options, Operation.WRITE_STREAM)
+        self._connection = self._connection.for_stream()
         return StreamWriter(self._write_options(schema, overwrite), rows=schema)
 
     def _write_options(self, schema: st.StructType, overwrite: bool) -> WriteOptions:

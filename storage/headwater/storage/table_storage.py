@@ -32,6 +32,7 @@ from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import Json
 
 __all__ = [
+    "DEFAULT_TIMEOUT_MILLIS",
     "BranchPointers",
     "CommitAnswer",
     "Fate",
@@ -42,6 +43,9 @@ __all__ = [
     "TablePresence",
     "TableStorage",
 ]
+
+DEFAULT_TIMEOUT_MILLIS = 5_000
+"""How long a catalog that does not answer is waited for, where no option sets it."""
 
 # The lists of manifests of a few snapshots.
 _RECENT = 9
@@ -239,6 +243,7 @@ class TableStorage:
         runtime: Clock and names.
         recent: The manifests that were read last, for `headwater.storage.scan.live`.
         sees_all: Whether the catalog was asked and shows this reader all rows and values.
+        patience_millis: How long a catalog that does not answer is waited for.
         presence: Is asked when files cannot be read; None if nobody knows.
     """
 
@@ -249,6 +254,7 @@ class TableStorage:
     runtime: Runtime = SYSTEM_RUNTIME
     recent: Recent = field(default_factory=lambda: Recent(_RECENT), compare=False, repr=False)
     sees_all: bool = False
+    patience_millis: int = DEFAULT_TIMEOUT_MILLIS
     presence: TablePresence | None = field(default=None, compare=False, repr=False)
     _schemas: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
 

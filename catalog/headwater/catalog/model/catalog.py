@@ -60,6 +60,18 @@ class Catalog(Protocol):
         """Access to a table's files, which pickles without a connection to the catalog."""
         ...
 
+    @property
+    def patience(self) -> float:
+        """How long a request waits for a catalog that cannot be reached, in seconds.
+
+        In any case it is tried a few times, within two seconds or so.
+        """
+        ...
+
+    def patient(self, seconds: float) -> Catalog:
+        """The same catalog with another patience, over the same connections."""
+        ...
+
     def close(self) -> None:
         """Give back connections."""
         ...

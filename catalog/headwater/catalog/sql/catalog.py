@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.sql.admin.access import SqlAccess
@@ -75,6 +76,10 @@ class SqlCatalog:
     ) -> None:
         self._context = context
         self._storage_options = dict(storage_options)
+        self._history_millis = history_millis
+        self._is_embedded = False
+        # Catalogs of the same warehouse by patience, which share the connections.
+        self._by_patience = {self.patience: self}
         self._outbox = Outbox(context)
         external = ExternalSchemas(context)
         self.dropped_tables = SqlDroppedTables(context, self._outbox)
@@ -163,6 +168,8 @@ class SqlCatalog:
             check_revision(database)
             Warehouses(database, database.runtime).claim({warehouse: catalog.location})
             catalog.begin()
+            # SQLite has no server that could be out of reach.
+            catalog._is_embedded = not database.is_sqlite
         except BaseException:
             database.close()
             raise
@@ -250,6 +257,27 @@ class SqlCatalog:
         return open_table_files(
             info.path, self._storage_options, root=None if info.is_external else info.path
         )
+
+    @property
+    def patience(self) -> float:
+        """How long a request waits for a database server out of reach, in seconds."""
+        return self._context.database.patience
+
+    def patient(self, seconds: float) -> SqlCatalog:
+        """The same catalog with another patience, if a program embeds it.
+
+        A server's own has none: its clients wait.
+        """
+        if seconds not in self._by_patience and self._is_embedded:
+            database = self._context.database.patient(seconds)
+            patient = SqlCatalog(
+                replace(self._context, database=database),
+                self._storage_options,
+                self._history_millis,
+            )
+            patient._is_embedded, patient._by_patience = True, self._by_patience
+            self._by_patience.setdefault(seconds, patient)
+        return self._by_patience.get(seconds, self)
 
     def begin(self) -> None:
         """Make a new warehouse's folder and marker, and repair what a crash left half done.

@@ -25,7 +25,11 @@ from headwater.storage.schema.change import SchemaChange, check_changes
 from headwater.storage.schema.given import given_options
 from headwater.storage.schema.option_changes import check_laid_over
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.table_storage import SnapshotPointer, TableStorage
+from headwater.storage.table_storage import (
+    DEFAULT_TIMEOUT_MILLIS,
+    SnapshotPointer,
+    TableStorage,
+)
 
 __all__ = ["TableHandle"]
 
@@ -35,7 +39,9 @@ class TableHandle:
     """A table as it is now; `headwater.catalog.table.history.TableHistory` adds what it was.
 
     Args:
-        catalog: The catalog that keeps the table.
+        catalog: The catalog that keeps the table. If it cannot be reached, each request of the
+            handle waits for it as long as the table's option ``commit.timeout`` says, or else the
+            catalog's own patience; 5 s where neither says anything.
         info: The table as the catalog has it.
         runtime: Clock and names.
         options: Table options that override the table's own in this handle.
@@ -49,7 +55,7 @@ class TableHandle:
         *,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        self._catalog = catalog
+        self._catalog_as_passed = self._catalog = catalog
         self._info = info
         self._runtime = runtime
         self._overlay = dict(options or {})
@@ -57,6 +63,9 @@ class TableHandle:
 
     def _make_storage(self) -> TableStorage:
         check_laid_over(self._info.schema, self._overlay)
+        schema = self._info.schema.with_options(self._overlay)
+        patience_millis = self._patience_millis(schema)
+        self._catalog = self._catalog_as_passed.patient(patience_millis / 1000)
         self._access = self._asked()
         self._files: FileAccess
         if self._access.reader is not None:
@@ -67,11 +76,19 @@ class TableHandle:
             str(self._info.identifier),
             TableLayout(self._info.path.rstrip("/"), self._info.identifier.branch),
             self._files,
-            self._info.schema.with_options(self._overlay),
+            schema,
             self._runtime,
             sees_all=self._access.reader is None,
             presence=CatalogPresence(self._catalog, self._info.identifier),
+            patience_millis=patience_millis,
         )
+
+    def _patience_millis(self, schema: TableSchema) -> int:
+        """How long a request waits for a catalog that cannot be reached, in ms."""
+        millis = schema.table_options.commit_timeout
+        if millis is not None:
+            return millis
+        return round(self._catalog_as_passed.patience * 1000) or DEFAULT_TIMEOUT_MILLIS
 
     def _asked(self) -> TableAccess:
         """The part of the table that the catalog shows this program."""
@@ -186,7 +203,7 @@ class TableHandle:
             Invalid: An option is one that only the table can have, or no text.
         """
         return type(self)(
-            self._catalog,
+            self._catalog_as_passed,
             self._info,
             self._runtime,
             options={**self._overlay, **given_options(options)},

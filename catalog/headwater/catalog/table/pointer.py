@@ -30,21 +30,21 @@ class CatalogPointer:
 
     def latest(self) -> Snapshot | None:
         """The latest snapshot; None for a table without snapshots."""
-        found = self.catalog.snapshots.latest(self.identifier)
-        return None if found is None else found.snapshot
+        latest = self.catalog.snapshots.latest(self.identifier)
+        return None if latest is None else latest.snapshot
 
     def commit(
         self, snapshot: Snapshot, base: Snapshot | None, statistics: Sequence[PartitionStatistics]
     ) -> CommitAnswer:
         """Try once to make `snapshot` the latest, if `base` still is."""
         base_uuid = None if base is None else base.uuid
-        return self.catalog.snapshots.commit(
-            self.identifier, self.table_id, snapshot, base_uuid, statistics
-        )
+        # The caller repeats it.
+        snapshots = self.catalog.patient(0).snapshots
+        return snapshots.commit(self.identifier, self.table_id, snapshot, base_uuid, statistics)
 
     def was_taken(self, snapshot: Snapshot) -> bool | None:
         """Look once whether a snapshot was taken; None when no snapshot has its id yet."""
-        return self.catalog.snapshots.was_taken(self.identifier, snapshot)
+        return self.catalog.patient(0).snapshots.was_taken(self.identifier, snapshot)
 
     def of_branch(self, branch: str) -> CatalogPointer:
         """The pointer of another branch of the table."""

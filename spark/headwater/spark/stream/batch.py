@@ -37,7 +37,7 @@ class BatchLake:
             raise Invalid("the id of a streaming query must not be blank")
         if batch_id < 0:
             raise Invalid(f"a batch's number is 0 or more, not {batch_id}")
-        self._session = session
+        self._session = session.for_stream()
         self._query = query
         self._batch_id = batch_id
         self._writes: dict[str, int] = {}

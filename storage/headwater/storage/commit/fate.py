@@ -1,6 +1,6 @@
-"""The fate of a commit: the one place that decides it, and the one retry.
+"""Commit outcomes: the one place that decides them, and the one retry.
 
-Whoever decides (the catalog) answers each try with taken, refused, not sent or unknown. A commit
+The catalog answers each try with taken, refused, not sent or unknown. A commit
 goes on until it is taken or refused, for as long as the option ``commit.timeout`` says after the
 first try without an answer. Then it has failed for certain if no try was ever sent; once one was,
 and its answer was lost, nothing that a later try is told but the table's history can undo that.
@@ -19,6 +19,7 @@ from headwater.storage.errors import (
 )
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import (
+    DEFAULT_TIMEOUT_MILLIS,
     CommitAnswer,
     Fate,
     PartitionStatistics,
@@ -27,9 +28,6 @@ from headwater.storage.table_storage import (
 )
 
 __all__ = ["DEFAULT_TIMEOUT_MILLIS", "Patience", "commit_snapshot"]
-
-DEFAULT_TIMEOUT_MILLIS = 5_000
-"""The time for which a commit without an answer is tried again, where no option sets it."""
 
 
 class Patience:
@@ -50,7 +48,7 @@ class Patience:
     def without_answer(storage: TableStorage) -> Patience:
         """As long as a catalog that does not answer is tried."""
         millis = storage.schema.table_options.commit_timeout
-        return Patience(storage, (DEFAULT_TIMEOUT_MILLIS if millis is None else millis) / 1000)
+        return Patience(storage, (storage.patience_millis if millis is None else millis) / 1000)
 
     @staticmethod
     def with_others(storage: TableStorage) -> Patience:
@@ -59,7 +57,7 @@ class Patience:
         return Patience(storage, None if millis is None else millis / 1000)
 
     def wait(self, at_least: float = 0.0) -> bool:
-        """Wait before another try; False, without waiting, when there is no time left.
+        """Wait before another try; False, without waiting, when the time is over.
 
         Args:
             at_least: Seconds that the other side asked for; no more than are left are waited.
@@ -121,19 +119,22 @@ def commit_snapshot(
         if answer.fate is Fate.TAKEN:
             return True
         is_uncertain = is_uncertain or answer.fate is Fate.UNKNOWN
+        if is_uncertain or answer.fate is Fate.NOT_SENT:
+            # Before the look, which may wait for a catalog out of reach to sign a request.
+            patience = patience or Patience.without_answer(storage)
         problem: HeadwaterError | None = answer.problem
         if is_uncertain:
             try:
-                found = _is_in_history(storage, pointer, snapshot)
+                taken = _is_in_history(storage, pointer, snapshot)
             except HeadwaterError as error:
                 problem = problem or error
             else:
                 # Refused, and in no history: what it builds on is gone, so it never will be.
-                if found is not None or answer.fate is Fate.REFUSED:
-                    return bool(found)
+                if taken is not None or answer.fate is Fate.REFUSED:
+                    return bool(taken)
         elif answer.fate is Fate.REFUSED:
             return False
-        patience = patience or Patience.without_answer(storage)
+        assert patience is not None
         if is_last or not patience.wait(answer.retry_after or 0.0):
             assert problem is not None
             raise _failure(storage, snapshot, problem, is_uncertain=is_uncertain) from problem
@@ -142,15 +143,15 @@ def commit_snapshot(
 def _is_in_history(
     storage: TableStorage, pointer: SnapshotPointer, snapshot: Snapshot
 ) -> bool | None:
-    """True if it was taken, by the catalog or else by its file; None while that is open."""
+    """Whether it was taken, by the catalog or else by its file; None while that is open."""
     try:
         return pointer.was_taken(snapshot)
     except HeadwaterError as error:
         try:
-            found = storage.snapshot(snapshot.id)
+            stored = storage.snapshot(snapshot.id)
         except HeadwaterError:
             raise error from None
-        if found.is_same_commit(snapshot):
+        if stored.is_same_commit(snapshot):
             return True
         # The catalog has gone on, and no longer has the snapshot of this id. Where it has said
         # nothing at all, a file that something else wrote there proves nothing.

@@ -79,7 +79,7 @@ class TableCommit:
         in_chain: False if the caller sees to it that overwrites of a chain table's branches leave
             its partitions whole.
         begins_chains: Partitions of a chain table's changes, serialised, that need no whole ones
-            before them if there are no others.
+            before them without any.
         operation: The statement whose rows are committed; None for writes and overwrites.
     """
 
@@ -310,22 +310,19 @@ class TableCommit:
 
         Files that the table has all the same, and files of which that cannot be found out, stay.
         Of a commit that this object made and never sent, the table's own files tell: the catalog
-        may be out of reach still.
+        was waited for in vain already.
 
         Args:
             messages: The messages.
-            is_certain: True if a commit was refused, and this is no guess. Then packs of BLOBs go,
+            is_certain: Whether a commit is known to be refused. Then packs of BLOBs go,
                 too, of which the table's files do not tell that no row needs one: compactions move
                 what refers to them.
         """
+        pointer: SnapshotPointer = self._pointer
+        if self._unsent.issuperset(written_names(messages)):
+            pointer = FileSnapshotPointer(self._storage.files, self._storage.layout)
         try:
-            try:
-                used = self._used(messages, self._pointer.latest())
-            except Unavailable:
-                if not self._unsent.issuperset(written_names(messages)):
-                    return
-                on_storage = FileSnapshotPointer(self._storage.files, self._storage.layout)
-                used = self._used(messages, on_storage.latest())
+            used = self._used(messages, pointer.latest())
         except HeadwaterError:
             return
         keeps_packs = not is_certain or not used.isdisjoint(written_names(messages))

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from typing import Protocol
 
 from headwater.storage.errors import HeadwaterError
 
@@ -19,7 +20,7 @@ _RETRY_MILLIS = 60_000
 
 @dataclass(frozen=True)
 class ExpiringOptions:
-    """Storage options that hold until a moment.
+    """Storage options that hold for some time.
 
     Attributes:
         options: The options; never log them.
@@ -33,6 +34,18 @@ class ExpiringOptions:
         return f"ExpiringOptions(…, expires_at={self.expires_at})"
 
 
+class OptionsSource(Protocol):
+    """The source of options that expire; it pickles."""
+
+    def __call__(self, *, is_urgent: bool) -> ExpiringOptions:
+        """Request options.
+
+        Args:
+            is_urgent: Whether those in force have expired, so that it is worth waiting.
+        """
+        ...
+
+
 class RenewedOptions:
     """Options that are requested when they are first needed, and renewed before they expire.
 
@@ -40,12 +53,12 @@ class RenewedOptions:
     then the worker does not even import what `ask` needs.
 
     Args:
-        ask: Asks for options; it pickles.
+        ask: Asks for options.
         now_millis: The clock, milliseconds since the epoch; it pickles.
     """
 
-    def __init__(self, ask: Callable[[], ExpiringOptions], now_millis: Callable[[], int]) -> None:
-        self._ask: Callable[[], ExpiringOptions] | bytes = ask
+    def __init__(self, ask: OptionsSource, now_millis: Callable[[], int]) -> None:
+        self._ask: OptionsSource | bytes = ask
         self._now_millis = now_millis
         self._held: ExpiringOptions | None = None
         self._ask_at = 0
@@ -71,7 +84,7 @@ class RenewedOptions:
         """The options in force: the same mapping until they are renewed.
 
         Raises:
-            HeadwaterError: There are none, and they cannot be had.
+            HeadwaterError: None are in force, and new ones cannot be had.
         """
         with self._lock:
             now = self._now_millis()
@@ -81,14 +94,13 @@ class RenewedOptions:
             return self._held.options
 
     def _renew(self, now: int) -> None:
-        ask: Callable[[], ExpiringOptions] = (
-            pickle.loads(self._ask) if isinstance(self._ask, bytes) else self._ask
-        )
+        ask: OptionsSource = pickle.loads(self._ask) if isinstance(self._ask, bytes) else self._ask
         self._ask = ask
+        is_urgent = self._held is None or now >= self._held.expires_at
         try:
-            self._held = ask()
+            self._held = ask(is_urgent=is_urgent)
         except HeadwaterError:
-            if self._held is None or now >= self._held.expires_at:
+            if is_urgent:
                 raise
             self._ask_at = now + _RETRY_MILLIS
             return

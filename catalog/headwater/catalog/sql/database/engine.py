@@ -58,8 +58,9 @@ T = TypeVar("T")
 
 # The waits between them add up to a second and a quarter.
 _RETRIES = 6
+_MAX_WAIT_SECONDS = 1.0
 # A sharer's part of the connections for transactions, of which it needs some in any case.
-_SHARERS, _LEAST_TURNS = 3, 2
+_SHARERS, _MIN_TURNS = 3, 2
 _TURN_SECONDS = 30.0
 _DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OverflowError)
 _UNFLUSHED = "SET LOCAL synchronous_commit = off"
@@ -77,6 +78,36 @@ _SERVER_CLOCKS = {
 }
 
 
+class _Repetition:
+    """Decides whether something is done again on another connection, and waits before that.
+
+    It is done again a few times, and after these as long as the database's patience lasts.
+
+    Args:
+        database: The database.
+    """
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self._database = database
+        self._end: float | None = None
+
+    def is_next(self, failed: int) -> bool:
+        """Wait a little; False once it has failed too many times, for too long."""
+        now = self._database.runtime.monotonic()
+        if self._end is None:
+            self._end = now + self._database.patience
+        if failed > _RETRIES and now >= self._end:
+            return False
+        self._database.wait(failed)
+        return True
+
+    def is_next_of_statement(self, failed: int) -> bool:
+        """The same for one statement of several, each of which is waited for by itself."""
+        if failed == 1:
+            self._end = None
+        return self.is_next(failed)
+
+
 class SqlDatabase:
     """Transactions on the catalog's database.
 
@@ -86,10 +117,14 @@ class SqlDatabase:
 
     Attributes:
         engine: The engine.
-        is_sqlite: True for SQLite.
+        is_sqlite: Whether it is SQLite.
         clock: The clock, which the database server's is compared with.
         runtime: Clock and names, for everything that works with this database.
+        patience: How long a server that cannot be reached is waited for, in seconds, after a few
+            tries.
     """
+
+    patience = 0.0
 
     def __init__(self, engine: Engine, runtime: Runtime) -> None:
         self.engine = engine
@@ -118,8 +153,14 @@ class SqlDatabase:
         A write transaction may wait for storage: so many that hang leave connections to others.
         """
         share = copy(self)
-        share._turns = threading.Semaphore(max(_LEAST_TURNS, self.most_connections // _SHARERS))
+        share._turns = threading.Semaphore(max(_MIN_TURNS, self.most_connections // _SHARERS))
         return share
+
+    def patient(self, seconds: float) -> SqlDatabase:
+        """The same database with another patience."""
+        patient = copy(self)
+        patient.patience = seconds
+        return patient
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -130,7 +171,8 @@ class SqlDatabase:
         Raises:
             Unavailable: The database did not answer.
         """
-        connect = partial(RetriedReads, self._reader, self._may_repeat)
+        may_repeat = _Repetition(self).is_next_of_statement
+        connect = partial(RetriedReads, self._reader, may_repeat)
         with self._watched("read"), self._explained(connect) as connection:
             yield connection
 
@@ -182,7 +224,7 @@ class SqlDatabase:
     @contextmanager
     def _explained(self, connect: Callable[[], Connection]) -> Iterator[Connection]:
         try:
-            with self._connect(connect) as connection:
+            with self._connect(connect, _Repetition(self)) as connection:
                 yield connection
         except _DATABASE_ERRORS as error:
             meaning = _meaning(error, "; retry")
@@ -205,10 +247,10 @@ class SqlDatabase:
 
         Args:
             work: The work to do in the transaction.
-            durable: True if it has to survive a power failure that comes before anything else is
+            durable: Whether it has to survive a power failure that comes before anything else is
                 written; only PostgreSQL makes a difference.
-            by_keys: True if it looks rows up by their keys alone, so that PostgreSQL need not plan
-                its statements anew for other values.
+            by_keys: Whether it looks rows up by their keys alone, so that PostgreSQL need not plan
+                its statements again for other values.
 
         Raises:
             Unavailable: The database did not answer; nothing was changed.
@@ -242,11 +284,15 @@ class SqlDatabase:
 
     def _write(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         attempt = 0
+        repetition = _Repetition(self)
         while True:
             attempt += 1
             is_unknown = False
             try:
-                with self._connect(engine.connect) as connection, connection.begin() as transaction:
+                with (
+                    self._connect(engine.connect, repetition) as connection,
+                    connection.begin() as transaction,
+                ):
                     done = work(connection)
                     is_unknown = True
                     transaction.commit()
@@ -266,9 +312,9 @@ class SqlDatabase:
                     raise meaning from error
             for watch in self._watches:
                 watch.repeated()
-            self._wait(attempt)
+            self.wait(attempt)
 
-    def _connect(self, connect: Callable[[], Connection]) -> Connection:
+    def _connect(self, connect: Callable[[], Connection], repetition: _Repetition) -> Connection:
         """A connection, after a little waiting for a server that restarts or fails over."""
         failed = 0
         started = time.perf_counter()
@@ -278,7 +324,7 @@ class SqlDatabase:
                     return connect()
                 except DBAPIError as error:
                     failed += 1
-                    if not is_lost(error) or not self._may_repeat(failed):
+                    if not is_lost(error) or not repetition.is_next(failed):
                         raise
         finally:
             for watch in self._watches:
@@ -303,25 +349,19 @@ class SqlDatabase:
             for watch in self._watches:
                 watch.ended(kind, outcome, time.perf_counter() - started)
 
-    def _may_repeat(self, failed: int) -> bool:
-        """Wait a little; False once it has failed too many times to try again."""
-        if failed > _RETRIES:
-            return False
-        self._wait(failed)
-        return True
-
-    def _wait(self, attempt: int) -> None:
-        self.runtime.sleep(0.01 * 2**attempt)
+    def wait(self, attempt: int) -> None:
+        """Wait before another attempt, longer each time."""
+        self.runtime.sleep(min(0.01 * 2**attempt, _MAX_WAIT_SECONDS))
 
     def async_reads(self) -> AsyncReads | None:
         """The look-ups of the running event loop; None where a thread has to do them."""
         if not self._is_postgresql:
             return None
         loop = asyncio.get_running_loop()
-        found = self._async_reads.get(loop)
-        if found is None:
-            found = self._async_reads[loop] = AsyncReads(self.engine, self._counts)
-        return found
+        reads = self._async_reads.get(loop)
+        if reads is None:
+            reads = self._async_reads[loop] = AsyncReads(self.engine, self._counts)
+        return reads
 
     def watch(self, opened: Change, used: Change) -> None:
         """Tell of the connections that are open and in use, now and whenever that changes.
@@ -363,7 +403,7 @@ def _meaning(error: Exception, outcome: str) -> HeadwaterError | None:
         case DBAPIError() if type(error.orig) is sqlite3.DatabaseError:
             reason = str(error.orig)
             return CorruptData(
-                f"the catalog's database is no file of SQLite, or damaged: {reason}", private=reason
+                f"the catalog's database is damaged, or no file of SQLite: {reason}", private=reason
             )
         case DBAPIError() if is_held_up(error):
             return Unavailable(
