@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from pyroaring import BitMap
 
 from headwater.storage.errors import CorruptData
 from headwater.storage.index.file_index.build import FileIndexBuilder, container_bytes
+from headwater.storage.index.file_index.check import check_values
 from headwater.storage.index.file_index.container import Bytes, IndexContainer, write_container
 from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.predicate.filter import (
@@ -27,6 +29,7 @@ from headwater.storage.predicate.filter import (
     StartsWith,
 )
 from headwater.storage.schema.file_indexes import FileIndex
+from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import DataField, parse_type, to_arrow
 from headwater.storage.types.values import StorageValue
 
@@ -227,8 +230,8 @@ def test_conditions_are_combined(data: st.DataObject) -> None:
 def test_a_bloom_filter_excludes_most_of_what_is_not_there() -> None:
     built, item = _container(["bloom-filter"], "BIGINT", range(1000), items="1000", fpp="0.05")
     missing = range(10_000, 11_000)
-    found = sum(_rows(built, item, Comparison("c", "=", v), 1000) is None for v in missing)
-    assert 0 < found < 100
+    hashes = sum(_rows(built, item, Comparison("c", "=", v), 1000) is None for v in missing)
+    assert 0 < hashes < 100
     assert all(_rows(built, item, Comparison("c", "=", v), 1000) is None for v in range(100))
 
 
@@ -247,7 +250,7 @@ def _filter(data_type: str, values: Sequence[StorageValue]) -> str:
 
 
 def test_values_of_one_key_are_not_excluded_by_their_like() -> None:
-    # An index knows moments by microseconds: these are two values and one key.
+    # An index holds timestamps in microseconds: these are two values and one key.
     built, item = _container(["bitmap", "bsi"], "TIMESTAMP(9)", [1001, 1002])
     for leaf in (
         Comparison("c", "!=", 1001),
@@ -255,8 +258,8 @@ def test_values_of_one_key_are_not_excluded_by_their_like() -> None:
         Comparison("c", "<", 1002),
         Comparison("c", ">", 1001),
     ):
-        found = _rows(built, item, leaf, 2)
-        assert found is None or found == BitMap([0, 1])
+        rows = _rows(built, item, leaf, 2)
+        assert rows is None or rows == BitMap([0, 1])
 
 
 def test_the_least_long_has_no_place_in_a_bit_slice_index() -> None:
@@ -283,9 +286,9 @@ def test_unknown_kinds_are_left_alone() -> None:
 def test_a_container_is_read_as_it_was_written(
     bodies: dict[str, dict[str, bytes | None]],
 ) -> None:
-    found = IndexContainer.open(Bytes(write_container(bodies)), "an index").bodies()
-    assert found == bodies
-    assert list(found) == list(bodies)
+    read = IndexContainer.open(Bytes(write_container(bodies)), "an index").bodies()
+    assert read == bodies
+    assert list(read) == list(bodies)
 
 
 @pytest.mark.parametrize("kind", ["bloom-filter", *EXACT])
@@ -306,11 +309,11 @@ def test_what_is_cut_off_is_named(kind: str) -> None:
     for length in range(len(body)):
         cut = write_container({"c": {kind: body[:length]}})
         try:
-            found = _rows(cut, item, leaf, len(values))
+            rows = _rows(cut, item, leaf, len(values))
         except CorruptData:
             refused += 1
         else:
-            assert found == expected or kind == "bloom-filter"
+            assert rows == expected or kind == "bloom-filter"
     assert refused > 4
 
 
@@ -319,3 +322,100 @@ def test_an_index_of_another_file_is_refused(kind: str) -> None:
     built, item = _container([kind], "INT", [1, 2, 3])
     with pytest.raises(CorruptData, match="3 rows"):
         _rows(built, item, Comparison("c", "=", 2), 4)
+
+
+# Damage ---------------------------------------------------------------------------------------
+
+FLIPPED: Mapping[str, tuple[str, Sequence[StorageValue]]] = {
+    "bloom-filter": ("INT", [None, 1, 2, 70000]),
+    "bitmap": ("STRING", [None, "a", "b", "a", "abcd", None]),
+    "range-bitmap": ("INT", [None, -1, 0, 5, 5, 2**31 - 1]),
+    "bsi": ("INT", [None, -3, 0, 5, 5]),
+}
+
+
+def _every_flip(data: bytes) -> Iterator[bytes]:
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped)
+
+
+def _without_checksums(data: bytes) -> bytes:
+    """The same indexes as Paimon writes them, with nothing in the bytes that it reserves."""
+    [(name, kinds)] = IndexContainer.open(Bytes(data), "an index").bodies().items()
+    [(kind, body)] = kinds.items()
+    assert body is not None
+    length = 16 + 4 + 2 + len(name) + 4 + 2 + len(kind) + 8 + 4
+    head = struct.pack(">qii", 1493475289347502, 1, length) + struct.pack(">i", 1)
+    head += struct.pack(">H", len(name)) + name.encode() + struct.pack(">i", 1)
+    head += struct.pack(">H", len(kind)) + kind.encode() + struct.pack(">ii", length, len(body))
+    return head + struct.pack(">i", 0) + body
+
+
+def _answers(data: bytes, item: DataField, values: Sequence[StorageValue]) -> list[BitMap | None]:
+    present = [value for value in values if value is not None]
+    return [_rows(data, item, leaf, len(values)) for leaf in _every_leaf(present)]
+
+
+def _check_content(data: bytes, item: DataField, values: Sequence[StorageValue]) -> None:
+    schema = TableSchema(0, (item,), 0, (), (), {}, None, 0)
+    column = pa.record_batch({"c": pa.array(values, to_arrow(item.type))})
+    container = IndexContainer.open(Bytes(data), "an index")
+    check_values(container, schema, len(values), lambda columns: [column.select(columns)])
+
+
+@pytest.mark.parametrize("kind", sorted(FLIPPED))
+def test_every_changed_bit_is_found_or_changes_no_answer(kind: str) -> None:
+    data_type, values = FLIPPED[kind]
+    built, item = _container([kind], data_type, values, items="4")
+    answers = _answers(built, item, values)
+    _check_content(built, item, values)
+    harmless = 0
+    for flipped in _every_flip(built):
+        try:
+            assert _answers(flipped, item, values) == answers
+            harmless += 1
+        except CorruptData:
+            continue
+    # Only the mark that says that there are checksums is not covered by them.
+    assert harmless == 8 * len(b"headwater.crc32")
+
+
+@pytest.mark.parametrize("kind", sorted(FLIPPED))
+def test_without_checksums_a_comparison_with_the_rows_finds_what_hides_one(kind: str) -> None:
+    data_type, values = FLIPPED[kind]
+    built, item = _container([kind], data_type, values, items="4")
+    plain = _without_checksums(built)
+    answers = _answers(plain, item, values)
+    assert answers == _answers(built, item, values)
+    _check_content(plain, item, values)
+    refused = 0
+    for flipped in _every_flip(plain):
+        try:
+            _check_content(flipped, item, values)
+        except CorruptData:
+            refused += 1
+            continue
+        for before, after in zip(answers, _answers(flipped, item, values), strict=True):
+            # A filter that lets more values through hides none; the name is the column's no more.
+            assert after is None or (before is not None and before <= after)
+    assert refused > len(plain)
+
+
+@pytest.mark.parametrize("data_type", sorted(TYPES))
+def test_indexes_of_every_type_fit_their_rows(data_type: str) -> None:
+    values, kinds = TYPES[data_type]
+    rows = [None, *values, None, *reversed(values), values[0]]
+    for version in ("1", "2"):
+        built, item = _container(kinds, data_type, rows, version=version)
+        _check_content(built, item, rows)
+        if kinds != ["bloom-filter"]:
+            with pytest.raises(CorruptData, match="malformed"):
+                _check_content(built, item, [*rows[:-1], values[1]])
+
+
+def test_reserved_bytes_of_another_writer_are_left_alone() -> None:
+    built, item = _container(["bitmap"], "INT", [1, 2])
+    other = built.replace(b"headwater.crc32", b"somebody.crc32x")
+    assert _rows(other, item, Comparison("c", "=", 2), 2) == BitMap([1])

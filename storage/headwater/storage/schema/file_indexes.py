@@ -23,6 +23,7 @@ __all__ = [
     "FileIndex",
     "check_file_indexes",
     "file_indexes",
+    "index_of_name",
     "indexed_type",
     "takes_type",
     "written_file_indexes",
@@ -47,9 +48,9 @@ _ROOTS: Mapping[str, frozenset[Root]] = {
     RANGE_BITMAP: _WHOLE | _TIMES | _FLOATS | _TEXTS | {Root.BOOLEAN, Root.DECIMAL},
     BIT_SLICES: _WHOLE | _TIMES | {Root.DECIMAL},
 }
-# The digits of a DECIMAL that fit into 64 bits, and those of a moment in microseconds.
-_MOST_DIGITS = 18
-_MOST_PRECISION = 6
+# The digits of a DECIMAL that fit into 64 bits, and those of a timestamp in microseconds.
+_MAX_DIGITS = 18
+_MAX_PRECISION = 6
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,18 @@ def _split_name(name: str) -> tuple[str, str | None]:
     return (column, key[:-1]) if bracket and name.endswith("]") else (name, None)
 
 
+def index_of_name(kind: str, name: str, columns: Mapping[str, DataField]) -> FileIndex | None:
+    """The index of a name in an index file; None for an index that Headwater does not read.
+
+    Args:
+        kind: The type of the index.
+        name: The name: that of a column, or ``column[key]``.
+        columns: The columns by name.
+    """
+    column, key = (name, None) if name in columns else _split_name(name)
+    return FileIndex(kind, column, key) if kind in _ROOTS else None
+
+
 def file_indexes(options: Mapping[str, str]) -> list[FileIndex]:
     """The indexes that options ask for.
 
@@ -142,12 +155,12 @@ def file_indexes(options: Mapping[str, str]) -> list[FileIndex]:
                 "does not name"
             )
         settings[setting] = value
-    found: list[FileIndex] = []
+    declared_indexes: list[FileIndex] = []
     for (kind, name), own in declared.items():
         column, key = _split_name(name)
         settings = own if key is None else {**maps[kind, column], **own}
-        found.append(FileIndex(kind, column, key, settings))
-    return found
+        declared_indexes.append(FileIndex(kind, column, key, settings))
+    return declared_indexes
 
 
 def indexed_type(index: FileIndex, column: DataField) -> DataType:
@@ -197,7 +210,7 @@ def check_file_indexes(options: Mapping[str, str], columns: Sequence[DataField])
 
 
 def takes_type(index: FileIndex, column: DataField) -> bool:
-    """True if an index can hold the values of a column, or of the keys of it that it is over."""
+    """Whether an index can hold the values of a column, or of the keys of it that it is over."""
     is_nested = isinstance(column.type, MapType) and index.map_key is not None
     return (is_nested or index.map_key is None) and _takes(index.kind, indexed_type(index, column))
 
@@ -206,9 +219,9 @@ def _takes(kind: str, data_type: DataType) -> bool:
     if not isinstance(data_type, AtomicType) or data_type.root not in _ROOTS[kind]:
         return False
     if data_type.root is Root.DECIMAL:
-        return data_type.precision <= _MOST_DIGITS
+        return data_type.precision <= _MAX_DIGITS
     if kind == RANGE_BITMAP and data_type.root in _MOMENTS:
-        return data_type.precision <= _MOST_PRECISION
+        return data_type.precision <= _MAX_PRECISION
     return True
 
 
@@ -238,11 +251,11 @@ def written_file_indexes(
         Unsupported: Headwater does not write an index of that kind.
     """
     check_file_indexes(options, columns)
-    found = file_indexes(options)
-    for index in found:
+    requested_indexes = file_indexes(options)
+    for index in requested_indexes:
         if index.kind not in _ROOTS:
             raise Unsupported(
                 f"option '{_PREFIX}{index.kind}{_SUFFIX}': Headwater writes no file index of kind "
                 f"'{index.kind}', only {', '.join(_ROOTS)}; write with another Paimon engine"
             )
-    return found
+    return requested_indexes

@@ -21,19 +21,19 @@ from headwater.storage.types.atomic_type import AtomicType
 __all__ = ["BitSliceReader", "bit_slice_body"]
 
 _VERSION = 1
-_LEAST = -(2**63)
+_MIN_LONG = -(2**63)
 # The cookies of roaring bitmaps with and without runs, and the containers up to which one with
 # runs has no table of offsets.
 _RUN_COOKIE, _COOKIE = 12347, 12346
 _FEW_CONTAINERS = 4
-_MOST_IN_ARRAY = 4096
+_MAX_IN_ARRAY = 4096
 
 
 def bit_slice_body(data_type: AtomicType, column: pa.Array) -> bytes | None:
-    """The index of a file's column; None if it holds -2**63, whose absolute value is no number."""
+    """The index of a file's column; None if it holds -2**63, whose absolute value does not fit."""
     rows = np.flatnonzero(np.asarray(column.is_valid())).astype(np.uint32)
     numbers = key_numbers(column, data_type).astype(np.int64)[rows]
-    if len(numbers) and numbers.min() == _LEAST:
+    if len(numbers) and numbers.min() == _MIN_LONG:
         return None
     parts = [struct.pack(">bi", _VERSION, len(column))]
     for part in (numbers >= 0, numbers < 0):
@@ -65,7 +65,7 @@ class BitSliceReader:
         row_count: The file's rows.
 
     Raises:
-        ValueError, struct.error: The body is no such index.
+        ValueError, struct.error: The body is not such an index.
     """
 
     def __init__(self, body: bytes, data_type: AtomicType) -> None:
@@ -82,12 +82,12 @@ class BitSliceReader:
 
     def among(self, keys: Sequence[Key]) -> BitMap:
         """The rows with one of the keys."""
-        found = BitMap()
+        matching = BitMap()
         for key in set(keys):
             number = int(key)
             side = self._positive if number >= 0 else self._negative
-            found |= side.equal(abs(number))
-        return found
+            matching |= side.equal(abs(number))
+        return matching
 
     def above(self, key: Key, *, inclusive: bool) -> BitMap | None:
         """The rows with greater keys."""
@@ -97,6 +97,17 @@ class BitSliceReader:
         # Of two negative numbers the one with the smaller magnitude is greater.
         beyond = self._negative.from_(1 - least)
         return self._positive.present | (self._negative.present - beyond)
+
+    def content(self) -> tuple[list[Key], npt.NDArray[np.int64]]:
+        """All keys, and for each row the position of its key in them; -1 where it is null."""
+        codes = np.full(self.row_count, -1, np.int64)
+        positive, negative = (
+            side.numbers(self.row_count) for side in (self._positive, self._negative)
+        )
+        rows = np.sort(np.concatenate([positive[0], negative[0]]))
+        numbers = positive[1] - negative[1]
+        keys, codes[rows] = np.unique(numbers[rows], return_inverse=True)
+        return keys.tolist(), codes
 
 
 class _Magnitudes:
@@ -125,6 +136,15 @@ class _Magnitudes:
             rows, at = _bitmap(body, at, row_count)
             slices.append(rows)
         return _Magnitudes(present, slices, least), at
+
+    def numbers(self, row_count: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """The rows that have a number, and the numbers of all rows; 0 where a row has no number."""
+        present = np.array(self.present.to_array(), np.uint32)
+        numbers = np.zeros(row_count, np.int64)
+        numbers[present] = self._least
+        for bit, rows in enumerate(self._slices):
+            numbers[rows.to_array()] += np.int64(1) << np.int64(bit)
+        return present, numbers
 
     def equal(self, number: int) -> BitMap:
         """The rows with a number."""
@@ -178,5 +198,5 @@ def _bitmap_size(body: bytes, begin: int) -> int:
             (pairs,) = struct.unpack_from("<H", body, at)
             at += 2 + 4 * pairs
         else:
-            at += 2 * size if size <= _MOST_IN_ARRAY else 8192
+            at += 2 * size if size <= _MAX_IN_ARRAY else 8192
     return at - begin

@@ -38,20 +38,20 @@ _NUMBER = struct.Struct(">i")
 def bitmap_body(index: FileIndex, data_type: AtomicType, column: pa.Array) -> bytes:
     """The bitmap index of a file's column, as the settings ``version`` and ``index-block-size``."""
     version = index.number("version", 2)
-    found = distinct_keys(column, data_type)
-    nulls = BitMap(found.nulls)
+    distinct = distinct_keys(column, data_type)
+    nulls = BitMap(distinct.nulls)
     null_bytes = written_bitmap(nulls)
-    order = map_order(found, data_type)
-    bitmaps, lengths = _bitmaps(found)
+    order = map_order(distinct, data_type)
+    bitmaps, lengths = _bitmaps(distinct)
     body_start = len(null_bytes) if len(nulls) > 1 else 0
     sizes = np.where(lengths < 0, 0, lengths)[order]
     offsets = np.empty(len(order), np.int64)
     offsets[order] = body_start + np.cumsum(sizes) - sizes
-    offsets = np.where(lengths < 0, -1 - found.first, offsets)
-    head = struct.pack(">bii?", version, found.row_count, len(order), bool(nulls))
+    offsets = np.where(lengths < 0, -1 - distinct.first, offsets)
+    head = struct.pack(">bii?", version, distinct.row_count, len(order), bool(nulls))
     if nulls:
         head += _NUMBER.pack(-1 - nulls.min() if len(nulls) == 1 else 0)
-    keys = key_bytes(found.keys, data_type)
+    keys = key_bytes(distinct.keys, data_type)
     if version == 1:
         entries, _ = entry_bytes(keys.take(pa.array(order)), offsets[order])
     else:
@@ -70,9 +70,9 @@ def _bitmaps(found: Distinct) -> tuple[list[bytes], Integers]:
     ends = np.cumsum(counts)
     bitmaps = [b""] * len(counts)
     lengths = np.full(len(counts), -1, np.int64)
-    for at in np.flatnonzero(counts > 1).tolist():
-        bitmaps[at] = written_bitmap(BitMap(rows[ends[at] - counts[at] : ends[at]]))
-        lengths[at] = len(bitmaps[at])
+    for code in np.flatnonzero(counts > 1).tolist():
+        bitmaps[code] = written_bitmap(BitMap(rows[ends[code] - counts[code] : ends[code]]))
+        lengths[code] = len(bitmaps[code])
     return bitmaps, lengths
 
 
@@ -102,7 +102,7 @@ class BitmapReader:
         row_count: The file's rows.
 
     Raises:
-        ValueError, struct.error: The body is no such index.
+        ValueError, struct.error: The body is not such an index.
     """
 
     def __init__(self, body: bytes, data_type: AtomicType) -> None:
@@ -161,14 +161,16 @@ class BitmapReader:
     def _place(self, key: Key) -> tuple[int, int] | None:
         if self._blocks is None:
             return self._entries.get(key)
-        found = bisect_right(self._blocks, key, key=lambda block: block[0]) - 1
-        if found < 0:
-            return None
-        at = self._first_block + self._blocks[found][1]
+        number = bisect_right(self._blocks, key, key=lambda block: block[0]) - 1
+        return None if number < 0 else self._block(self._blocks[number]).get(key)
+
+    def _block(self, block: tuple[Key, int]) -> dict[Key, tuple[int, int]]:
+        """The entries of a block of version 2."""
+        at = self._first_block + block[1]
         (count,) = _NUMBER.unpack_from(self._body, at)
         entries: dict[Key, tuple[int, int]] = {}
         self._read_entries(at + _NUMBER.size, count, entries, with_lengths=True)
-        return entries.get(key)
+        return entries
 
     def _rows(self, place: tuple[int, int] | None) -> BitMap:
         if place is None:
@@ -189,11 +191,26 @@ class BitmapReader:
 
     def among(self, keys: Sequence[Key]) -> BitMap:
         """The rows with one of the keys."""
-        found = BitMap()
+        matching = BitMap()
         for key in set(keys):
-            found |= self._rows(self._place(key))
-        return found
+            matching |= self._rows(self._place(key))
+        return matching
 
     def above(self, key: Key, *, inclusive: bool) -> BitMap | None:
         """None: the index keeps no order."""
         return None
+
+    def content(self) -> tuple[list[Key], Integers]:
+        """All keys, and for each row the position of its key in them; -1 where it is null."""
+        places: dict[Key, tuple[int, int]] = dict(self._entries)
+        for block in self._blocks or ():
+            entries = self._block(block)
+            if next(iter(entries), None) != block[0] or not places.keys().isdisjoint(entries):
+                raise ValueError(f"the block at {block[1]} is not that of its first value")
+            places |= entries
+        if len(places) != self._keys:
+            raise ValueError(f"{len(places)} values; expected {self._keys}")
+        codes = np.full(self.row_count, -1, np.int64)
+        for number, place in enumerate(places.values()):
+            codes[self._rows(place).to_array()] = number
+        return list(places), codes

@@ -33,6 +33,8 @@ _Hashes: TypeAlias = npt.NDArray[np.int64]
 _BYTES = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
 # Rows hashed at once: their hashes stay in the processor's cache.
 _CHUNK = 32_768
+# A filter has log2(1 / fpp) functions, a few more if it is tiny; no double is below 2 ** -1074.
+_MAX_FUNCTIONS = 1100
 
 
 class BloomFilterBuilder:
@@ -83,38 +85,46 @@ class BloomFilterReader:
         data_type: The type of the values in the file.
 
     Raises:
-        ValueError: The body is no filter.
+        ValueError: The body is not a filter.
     """
 
     def __init__(self, body: bytes, data_type: AtomicType) -> None:
         if len(body) < 5:
             raise ValueError(f"a bloom filter of {len(body)} bytes")
         (self._functions,) = struct.unpack_from(">i", body)
-        if self._functions < 1:
+        if not 1 <= self._functions <= _MAX_FUNCTIONS:
             raise ValueError(f"a bloom filter with {self._functions} hash functions")
         self._bits = np.frombuffer(body, np.uint8, offset=4)
         self._type = data_type
 
     def may_hold(self, values: Sequence[StorageValue]) -> bool:
         """True unless the file holds none of the values."""
-        hashes = _literal_hashes(tuple(values), self._type)
-        found = np.ones(len(hashes), np.bool_)
+        return bool(self._has(_literal_hashes(tuple(values), self._type)).any())
+
+    def holds(self, column: pa.Array) -> npt.NDArray[np.bool_]:
+        """Whether the file may hold each value of a column without nulls."""
+        hashes = _column_hashes(column, self._type)
+        parts = [hashes[start : start + _CHUNK] for start in range(0, len(hashes), _CHUNK)]
+        return np.concatenate([np.zeros(0, np.bool_), *map(self._has, parts)])
+
+    def _has(self, hashes: _Hashes) -> npt.NDArray[np.bool_]:
+        has = np.ones(len(hashes), np.bool_)
         for place in _places(hashes, self._functions, len(self._bits) * 8):
-            found &= (self._bits[place >> 3] >> (place & 7).astype(np.uint8)) & 1 != 0
-        return bool(found.any())
+            has &= (self._bits[place >> 3] >> (place & 7).astype(np.uint8)) & 1 != 0
+        return has
 
 
 def _places(hashes: _Hashes, functions: int, bits: int) -> Sequence[npt.NDArray[np.int32]]:
     """The bits of the values, function by function."""
     low = hashes.astype(np.int32)
     high = (hashes >> np.int64(32)).astype(np.int32)
-    found = []
+    places = []
     for number in range(1, functions + 1):
         combined = low + np.int32(number) * high
         # A negative number has all its bits flipped.
         combined ^= combined >> np.int32(31)
-        found.append(combined % np.int32(bits))
-    return found
+        places.append(combined % np.int32(bits))
+    return places
 
 
 def _column_hashes(column: pa.Array, data_type: AtomicType) -> _Hashes:

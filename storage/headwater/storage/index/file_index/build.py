@@ -27,7 +27,7 @@ from headwater.storage.schema.file_indexes import (
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 
-__all__ = ["Bodies", "FileIndexBuilder", "container_bytes"]
+__all__ = ["Bodies", "FileIndexBuilder", "container_bytes", "indexed_values"]
 
 Bodies = Mapping[str, Mapping[str, bytes | None]]
 
@@ -82,16 +82,16 @@ class FileIndexBuilder:
         """Take in the next rows; the columns are found by name."""
         for index, builder in self._builders:
             for chunk in rows.column(index.column).chunks:
-                builder.add(chunk if index.map_key is None else _values_of(chunk, index.map_key))
+                builder.add(indexed_values(index, chunk))
 
     def bodies(self) -> dict[str, dict[str, bytes | None]]:
         """The indexes of all rows by name and kind; one that cannot hold them is left out."""
-        found: dict[str, dict[str, bytes | None]] = {}
+        built: dict[str, dict[str, bytes | None]] = {}
         for index, builder in self._builders:
             body = builder.finish()
             if body is not None:
-                found.setdefault(index.name, {})[index.kind] = body
-        return found
+                built.setdefault(index.name, {})[index.kind] = body
+        return built
 
 
 def container_bytes(indexes: Sequence[FileIndex], bodies: Bodies) -> bytes:
@@ -99,6 +99,8 @@ def container_bytes(indexes: Sequence[FileIndex], bodies: Bodies) -> bytes:
     return write_container(in_map_order(indexes, bodies))
 
 
-def _values_of(column: pa.Array, key: str) -> pa.Array:
-    """The value of a key in each MAP; null where there is none."""
-    return pc.map_lookup(column, pa.scalar(key, column.type.key_type), "last")
+def indexed_values(index: FileIndex, column: pa.Array) -> pa.Array:
+    """The values of a column that an index holds: of a MAP those of one key, null without it."""
+    if index.map_key is None:
+        return column
+    return pc.map_lookup(column, pa.scalar(index.map_key, column.type.key_type), "last")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from headwater.storage.errors import CorruptData
 from headwater.storage.index.file_index.bit_slices import BitSliceReader
 from headwater.storage.index.file_index.bitmap import BitmapReader
 from headwater.storage.index.file_index.bloom_filter import BloomFilterReader
@@ -41,13 +40,14 @@ from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["matching_rows"]
+__all__ = ["POSITION_READERS", "matching_rows"]
 
-_POSITIONS: Mapping[str, type[BitmapReader | RangeBitmapReader | BitSliceReader]] = {
+POSITION_READERS: Mapping[str, type[BitmapReader | RangeBitmapReader | BitSliceReader]] = {
     BITMAP: BitmapReader,
     RANGE_BITMAP: RangeBitmapReader,
     BIT_SLICES: BitSliceReader,
 }
+"""The readers of indexes that hold the positions of rows, by the type of the index."""
 
 
 def matching_rows(
@@ -82,12 +82,12 @@ class _Evaluation:
     def rows(self, predicate: Predicate) -> BitMap | None:
         match predicate:
             case And():
-                found: BitMap | None = None
+                matching: BitMap | None = None
                 for part in predicate.operands:
-                    found = _both(found, self.rows(part))
-                    if found is not None and not found:
-                        return found
-                return found
+                    matching = _both(matching, self.rows(part))
+                    if matching is not None and not matching:
+                        return matching
+                return matching
             case Or():
                 return self._either(predicate)
             case Constant():
@@ -99,22 +99,24 @@ class _Evaluation:
         stored = self.columns.get(predicate.column)
         if stored is None or not isinstance(stored.type, AtomicType):
             return None
-        found = None
+        matching = None
         for kind in self.container.places.get(stored.name, {}):
             if kind == BLOOM_FILTER:
-                found = _both(found, self._by_filter(predicate, stored.name, stored.type))
-            elif kind in _POSITIONS:
-                found = _both(found, self._by_position(predicate, stored.name, stored.type, kind))
-        return found
+                matching = _both(matching, self._by_filter(predicate, stored.name, stored.type))
+            elif kind in POSITION_READERS:
+                matching = _both(
+                    matching, self._by_position(predicate, stored.name, stored.type, kind)
+                )
+        return matching
 
     def _either(self, predicate: Or) -> BitMap | None:
-        found = BitMap()
+        matching = BitMap()
         for part in predicate.operands:
             rows = self.rows(part)
             if rows is None:
                 return None
-            found |= rows
-        return found
+            matching |= rows
+        return matching
 
     def _by_filter(
         self, leaf: Comparison | In | IsNull | StartsWith, name: str, data_type: AtomicType
@@ -134,7 +136,7 @@ class _Evaluation:
             reader = self._filters[name]
             return None if reader is not None and reader.may_hold(values) else BitMap()
         except (ValueError, IndexError, struct.error) as error:
-            raise self._malformed(name, BLOOM_FILTER, error) from error
+            raise self.container.malformed(name, BLOOM_FILTER, error) from error
 
     def _by_position(
         self,
@@ -147,7 +149,7 @@ class _Evaluation:
             if (name, kind) not in self._positions:
                 body = self.container.body(name, kind)
                 self._positions[name, kind] = (
-                    None if body is None else _POSITIONS[kind](body, data_type)
+                    None if body is None else POSITION_READERS[kind](body, data_type)
                 )
             reader = self._positions[name, kind]
             if reader is None:
@@ -156,7 +158,7 @@ class _Evaluation:
                 raise ValueError(f"it is of {reader.row_count} rows, the file of {self.row_count}")
             return rows_of(reader, leaf, data_type)
         except (ValueError, IndexError, struct.error) as error:
-            raise self._malformed(name, kind, error) from error
+            raise self.container.malformed(name, kind, error) from error
 
     def _of_no_row(
         self, leaf: Comparison | In | IsNull | StartsWith, name: str, kind: str
@@ -166,12 +168,6 @@ class _Evaluation:
             return None
         is_asked_of_nulls = isinstance(leaf, IsNull) and not leaf.negated
         return None if is_asked_of_nulls else BitMap()
-
-    def _malformed(self, name: str, kind: str, error: Exception) -> CorruptData:
-        return CorruptData(
-            f"{self.container.where}: the {kind} index of '{name}' is malformed: {error}; read "
-            "without indexes with 'file-index.read.enabled' = 'false', and write them anew"
-        )
 
 
 def _both(one: BitMap | None, other: BitMap | None) -> BitMap | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
@@ -39,13 +40,13 @@ _UNCHUNKED = (Root.BOOLEAN, Root.TINYINT, Root.SMALLINT)
 def range_bitmap_body(index: FileIndex, data_type: AtomicType, column: pa.Array) -> bytes:
     """The range bitmap of a file's column, as the setting ``chunk-size``."""
     chunk = index.size("chunk-size", "0 b" if data_type.root in _UNCHUNKED else "16 kb")
-    found = distinct_keys(column, data_type)
-    keys = key_bytes(found.keys, data_type)
+    distinct = distinct_keys(column, data_type)
+    keys = key_bytes(distinct.keys, data_type)
     dictionary = _dictionary(keys, chunk, key_width(data_type))
     ends = [keys[0].as_py(), keys[-1].as_py()] if len(keys) else []
-    head = struct.pack(">bii", _VERSION, found.row_count, len(keys)) + b"".join(ends)
+    head = struct.pack(">bii", _VERSION, distinct.row_count, len(keys)) + b"".join(ends)
     head += _NUMBER.pack(len(dictionary))
-    return b"".join([_NUMBER.pack(len(head)), head, dictionary, _slices(found)])
+    return b"".join([_NUMBER.pack(len(head)), head, dictionary, _slices(distinct)])
 
 
 def _dictionary(keys: pa.Array, limit: int, width: int | None) -> bytes:
@@ -76,7 +77,7 @@ def _dictionary(keys: pa.Array, limit: int, width: int | None) -> bytes:
 
 
 def _slices(found: Distinct) -> bytes:
-    """The rows that have a key, and for each bit of the codes the rows where it is set."""
+    """The rows that have a key, and for bitmap bit of the codes the rows where it is set."""
     count = max(1, (len(found.keys) - 1).bit_length()) if len(found.keys) else 64
     present = written_bitmap(BitMap(found.rows))
     slices = [
@@ -85,9 +86,9 @@ def _slices(found: Distinct) -> bytes:
     ]
     places: list[int] = []
     start = 0
-    for each in slices:
-        places += [start, len(each)]
-        start += len(each)
+    for bitmap in slices:
+        places += [start, len(bitmap)]
+        start += len(bitmap)
     head = struct.pack(">bbii", _VERSION, count, len(present), 8 * count)
     head += struct.pack(f">{2 * count}i", *places)
     return b"".join([_NUMBER.pack(len(head)), head, present, *slices])
@@ -104,7 +105,7 @@ class RangeBitmapReader:
         row_count: The file's rows.
 
     Raises:
-        ValueError, struct.error: The body is no such index.
+        ValueError, struct.error: The body is not such an index.
     """
 
     def __init__(self, body: bytes, data_type: AtomicType) -> None:
@@ -123,14 +124,14 @@ class RangeBitmapReader:
 
     def among(self, keys: Sequence[Key]) -> BitMap:
         """The rows with one of the keys."""
-        found = BitMap()
+        matching = BitMap()
         if self._dictionary is None:
-            return found
+            return matching
         for key in set(keys):
             code, is_there = self._dictionary.find(key)
             if is_there:
-                found |= self._codes.equal(code)
-        return found
+                matching |= self._codes.equal(code)
+        return matching
 
     def above(self, key: Key, *, inclusive: bool) -> BitMap | None:
         """The rows with greater keys."""
@@ -138,6 +139,15 @@ class RangeBitmapReader:
             return BitMap()
         code, is_there = self._dictionary.find(key)
         return self._codes.above(code if is_there and not inclusive else code - 1)
+
+    def content(self) -> tuple[list[Key], npt.NDArray[np.int64]]:
+        """All keys, and for each row the position of its key in them; -1 where it is null."""
+        if self._dictionary is None:
+            return [], np.full(self.row_count, -1, np.int64)
+        keys = self._dictionary.keys()
+        if len(keys) != self._keys:
+            raise ValueError(f"{len(keys)} values; expected {self._keys}")
+        return keys, self._codes.numbers()
 
 
 def _head(body: bytes, at: int) -> tuple[int, bytes]:
@@ -216,6 +226,16 @@ class _Dictionary:
         is_there = low < chunk.count and self._key(chunk, low) == key
         return chunk.code + 1 + low, is_there
 
+    def keys(self) -> list[Key]:
+        """All keys, each at the position that is its code."""
+        keys: list[Key] = []
+        for number in range(self._count):
+            chunk = self._chunk(number)
+            if chunk.code != len(keys):
+                raise ValueError(f"chunk {number} begins with value {chunk.code}, not {len(keys)}")
+            keys += [chunk.first, *(self._key(chunk, at) for at in range(chunk.count))]
+        return keys
+
 
 def _is_below(one: Key, other: Key) -> bool:
     return one < other  # type: ignore[operator]
@@ -246,15 +266,23 @@ class _Codes:
         """The rows that have a code."""
         return self._read(self._present)
 
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The code of each row; -1 where a row has no code."""
+        codes = np.full(self._rows, -1, np.int64)
+        codes[self.present().to_array()] = 0
+        for bit, place in enumerate(self._slices):
+            codes[self._read(place).to_array()] += np.int64(1) << np.int64(bit)
+        return codes
+
     def equal(self, code: int) -> BitMap:
         """The rows with a code."""
-        found = self.present()
+        matching = self.present()
         for bit, place in enumerate(self._slices):
             if (code >> bit) & 1:
-                found &= self._read(place)
+                matching &= self._read(place)
             else:
-                found -= self._read(place)
-        return found
+                matching -= self._read(place)
+        return matching
 
     def above(self, code: int) -> BitMap:
         """The rows with greater codes."""
