@@ -54,6 +54,10 @@ PrimaryKeys = Annotated[
     list[str] | None,
     typer.Option("--primary-key", metavar="COLUMN", help="A key column; may be repeated."),
 ]
+PartitionsWhere = Annotated[
+    str | None,
+    typer.Option("--where", metavar="CONDITION", help="Only partitions, such as \"dt > '2026'\"."),
+]
 PartitionKeys = Annotated[
     list[str] | None,
     typer.Option("--partition-by", metavar="COLUMN", help="A partition column; may be repeated."),
@@ -331,7 +335,7 @@ def snapshots(
 ) -> None:
     """List a table's snapshots, the newest first."""
     handle = lake.table(str(table))
-    found = (
+    snapshots_found = (
         handle.snapshots()
         if handle.info.is_external
         else lake.catalog.snapshots.list(table, max_results=limit).items
@@ -348,7 +352,7 @@ def snapshots(
                 snapshot.delta_record_count,
                 snapshot.commit_user,
             )
-            for snapshot in list(found)[:limit]
+            for snapshot in list(snapshots_found)[:limit]
         ],
         as_json=as_json,
     )
@@ -432,3 +436,33 @@ def remove_orphan_files(
         [(file.path, file.size, time_text(file.modified_millis)) for file in done.files],
         as_json=as_json,
     )
+
+
+@app.command("rewrite-file-indexes")
+@on_lake
+def rewrite_file_indexes(
+    lake: Lake,
+    table: TableName,
+    where: PartitionsWhere = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build every index from the rows, damaged or not.")
+    ] = False,
+) -> None:
+    """Make the indexes of data files those that the table's options ask for.
+
+    Missing and damaged ones are built from the rows. The data files stay as they are.
+    """
+    made = lake.table(str(table)).rewrite_file_indexes(where=where, rebuild=rebuild)
+    print(f"every file index of {table} is right" if made is None else f"snapshot {made.id}")
+
+
+@app.command("rebuild-bucket-indexes")
+@on_lake
+def rebuild_bucket_indexes(lake: Lake, table: TableName, where: PartitionsWhere = None) -> None:
+    """Rebuild the hash indexes of dynamic buckets that do not fit the keys in their data files.
+
+    It fails, and changes nothing, where a key has rows in several buckets: delete these rows, run
+    it again, and write the right ones.
+    """
+    made = lake.table(str(table)).rebuild_bucket_indexes(where=where)
+    print(f"every hash index of {table} is right" if made is None else f"snapshot {made.id}")

@@ -18,7 +18,8 @@ from headwater.catalog.table.table import Table
 from headwater.spark import SparkLake
 from headwater.spark.sql.call.procedures import LEFT_OUT, PROCEDURES
 from headwater.spark.sql.context import SqlContext
-from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+from headwater.storage.errors import AlreadyExists, CorruptData, Invalid, NotFound, Unsupported
+from headwater.storage.files.local import local_path
 
 DONE = [(True,)]
 
@@ -34,9 +35,9 @@ def table(run: Run, context: SqlContext) -> Table:
 
 
 def latest(table: Table) -> int:
-    found = table.latest_snapshot()
-    assert found is not None
-    return found.id
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    return snapshot.id
 
 
 def files(table: Table, partition: int) -> int:
@@ -148,8 +149,8 @@ def test_compact_takes_numbers_of_buckets(run: Run, context: SqlContext) -> None
     assert run("CALL sys.compact(table => 'k', buckets => '0 - 1, 3')") == DONE
     assert Counter(file.bucket for file in keyed.files()) == {0: 1, 1: 1, 2: 2, 3: 1}
     for buckets, message in {
-        "0,,1": "'' is no number or range",
-        "-1": "'-1' is no number or range",
+        "0,,1": "'' is not a number or range",
+        "-1": "'-1' is not a number or range",
         "3-1": "ends before it begins",
         "0-4": "has the buckets 0 to 3, and none is 4",
         "7-99999999999": "none is 7",
@@ -199,6 +200,21 @@ def test_manifests_and_file_indexes_are_rewritten(run: Run, table: Table) -> Non
     assert run("CALL sys.rewrite_file_index(table => 't', where => 'p = 1')") == [(1, 3)]
     assert run("CALL sys.rewrite_file_index('t')") == [(1, 3)]
     assert run("CALL sys.rewrite_file_index('t')") == [(0, 0)]
+    assert run("CALL sys.rewrite_file_index(table => 't', rebuild => true)") == [(2, 6)]
+
+
+def test_bucket_indexes_are_rebuilt(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE keyed (id INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    keyed = context.catalog.table("db.keyed")
+    keyed.write({"id": [1, 2], "v": ["a", "b"]})
+    (path,) = Path(local_path(keyed.info.path)).glob("index/index-*")
+    path.write_bytes(b"12345678")
+    with pytest.raises(CorruptData, match="rebuild-bucket-indexes"):
+        keyed.write({"id": [1], "v": ["c"]})
+    assert run("CALL sys.rebuild_bucket_index('keyed')") == [(True,)]
+    assert run("CALL sys.rebuild_bucket_index(table => 'keyed')") == [(False,)]
+    keyed.write({"id": [1], "v": ["c"]})
+    assert keyed.scan().to_arrow().sort_by("id")["v"].to_pylist() == ["c", "b"]
 
 
 def test_a_dry_run_tells_of_manifests(
@@ -238,8 +254,8 @@ def test_orphan_files_are_removed(run: Run, table: Table) -> None:
     with pytest.raises(Invalid, match="at least 1, not 0"):
         run("CALL sys.remove_orphan_files(table => 't', parallelism => 0)")
     now = table.storage.runtime.now_millis()
-    moment = pa.scalar(now + 1, pa.timestamp("ms", tz="UTC")).as_py().isoformat()
-    call = f"CALL sys.remove_orphan_files(table => 'db.*', older_than => '{moment}'"
+    instant = pa.scalar(now + 1, pa.timestamp("ms", tz="UTC")).as_py().isoformat()
+    call = f"CALL sys.remove_orphan_files(table => 'db.*', older_than => '{instant}'"
     assert run(f"{call}, dry_run => true)") == [(1, 5)]
     assert run(f"{call}, mode => 'local', parallelism => 2)") == [(1, 5)]
 

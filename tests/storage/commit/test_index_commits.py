@@ -86,8 +86,8 @@ def commit(table: StoredTable, *messages: CommitMessage) -> Snapshot:
 
 
 def indexes(table: StoredTable) -> list[str]:
-    found = index_entries(table.storage, table.pointer.latest())
-    return sorted(entry.index_file.file_name for entry in found)
+    names = index_entries(table.storage, table.pointer.latest())
+    return sorted(entry.index_file.file_name for entry in names)
 
 
 def data_files(table: StoredTable) -> list[str]:
@@ -107,7 +107,7 @@ def test_later_commits_keep_the_indexes(new_table: NewTable) -> None:
     table = new_table(COLUMNS, **KEYED)
     one, two = index_file(table), index_file(table, bucket=1)
     first = commit(table, message([one]), message([two], bucket=1))
-    assert first.commit_kind is CommitKind.APPEND
+    assert first.commit_kind is CommitKind.COMPACT
     append(table, 1)
     latest = table.pointer.latest()
     assert latest is not None
@@ -131,8 +131,8 @@ def test_an_overwrite_takes_the_indexes_of_its_partitions(new_table: NewTable) -
     table = new_table(COLUMNS, partition_keys=["p"])
     (a,), (b,) = append(table, 1, p="a"), append(table, 2, p="b")
     of = {
-        each.partition: index_file(table, DELETION_VECTORS, each.new_files[0].file_name)
-        for each in (a, b)
+        message.partition: index_file(table, DELETION_VECTORS, message.new_files[0].file_name)
+        for message in (a, b)
     }
     commit(table, *(message([file], partition=partition) for partition, file in of.items()))
     replaced = PartitionFilter.static(table.storage, {"p": "a"})

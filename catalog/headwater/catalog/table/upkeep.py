@@ -1,4 +1,4 @@
-"""The upkeep of a table, through its handle: compaction, statistics, indexes, expiry, orphans."""
+"""Table maintenance through its handle: compaction, statistics, indexes, expiry, orphans."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headwater.storage.errors import CorruptData, Forbidden, Invalid, Unsupporte
 from headwater.storage.files.layout import MAIN_BRANCH
 from headwater.storage.jobs.after_commit import after_commit
 from headwater.storage.jobs.analyze import analyze_table
+from headwater.storage.jobs.bucket_indexes import rebuild_bucket_indexes
 from headwater.storage.jobs.compact import CompactionDue, compact_table, compaction_due
 from headwater.storage.jobs.executor import Executor, LocalExecutor
 from headwater.storage.jobs.expire import expire_snapshots
@@ -49,7 +50,7 @@ class TableUpkeep(TableLifecycle):
 
     @property
     def maintenance(self) -> Maintenance:
-        """The table's upkeep in one place: ``table.maintenance.compact()`` and so on."""
+        """All maintenance methods of the table: ``table.maintenance.compact()`` and so on."""
         return Maintenance(self)
 
     def compact(
@@ -66,7 +67,7 @@ class TableUpkeep(TableLifecycle):
         """Rewrite files into fewer: same rows, quicker to read.
 
         Files that are added meanwhile stay as they are. When another commit took the same files,
-        what is left to do is planned anew.
+        what is left to do is planned again.
 
         Args:
             partition: Only partitions with these values.
@@ -157,17 +158,20 @@ class TableUpkeep(TableLifecycle):
         partition: Mapping[str, object] | None = None,
         *,
         where: str | Predicate | None = None,
+        rebuild: bool = False,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Make the indexes of the data files those that ``file-index.<kind>.columns`` ask for.
 
-        Files that lack one get it, and what the options no longer ask for is dropped. The data
-        files stay as they are; the columns with a new index are read.
+        Files that lack one get it, indexes that are damaged or missing are built from the rows, and
+        what the options no longer ask for is dropped. The data files stay as they are; the columns
+        with a new index are read.
 
         Args:
             partition: Only partitions with these values.
             where: Only partitions that fulfil this SQL condition on the partition columns.
-            executor: Runs a task for each file; this process unless given.
+            rebuild: Whether to build every index from the rows, whatever there is.
+            executor: Runs a task for each file; this process by default.
 
         Returns:
             The snapshot made, of kind COMPACT; None when there was nothing to do.
@@ -181,6 +185,42 @@ class TableUpkeep(TableLifecycle):
             self._storage,
             self.pointer,
             watched,
+            partition=partition,
+            where=self._predicate(where, self._storage),
+            rebuild=rebuild,
+        )
+
+    def rebuild_bucket_indexes(
+        self,
+        partition: Mapping[str, object] | None = None,
+        *,
+        where: str | Predicate | None = None,
+        executor: Executor = THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Rebuild the hash indexes of dynamic buckets (``bucket`` = -1) from their data files.
+
+        The keys of all data files are read. An index stays if it is whole, holds the keys of its
+        bucket, and shares none with another; others are written from the keys.
+
+        Args:
+            partition: Only partitions with these values.
+            where: Only partitions that fulfil this SQL condition on the partition columns.
+            executor: Runs a task for each partition; this process by default.
+
+        Returns:
+            The snapshot made, of kind COMPACT; None when every index is right.
+
+        Raises:
+            CorruptData: A key has rows in several buckets, of which nothing tells the right one, or
+                a data file is damaged; the message says what to do, and nothing has changed.
+            Invalid: The table has no such indexes.
+            Conflict: Other commits changed rows of the same buckets each time.
+            OutcomeUnknown: The commit may have happened.
+        """
+        return rebuild_bucket_indexes(
+            self._storage,
+            self.pointer,
+            self._watched("indexing", executor),
             partition=partition,
             where=self._predicate(where, self._storage),
         )
@@ -203,7 +243,8 @@ class TableUpkeep(TableLifecycle):
 
         Args:
             retain_min: The number of latest snapshots that stay in any case.
-            retain_max: The number beyond which the oldest go even when they are young.
+            retain_max: How many snapshots stay at most; beyond it the oldest go even when they are
+                young.
             retain: The age of its successor at which a snapshot goes.
             limit: The number of snapshots that go at most.
             dry_run: Only say what would go.
@@ -244,7 +285,8 @@ class TableUpkeep(TableLifecycle):
         Args:
             retain_min: The number of latest changelogs that stay in any case, those of snapshots
                 included.
-            retain_max: The number beyond which the oldest go even when they are young.
+            retain_max: How many changelogs stay at most; beyond it the oldest go even when they are
+                young.
             retain: The age at which a changelog goes.
             limit: The number of changelogs that go at most.
             delete_all: All go that no consumer needs.
@@ -356,13 +398,13 @@ class TableUpkeep(TableLifecycle):
         if not kind.has_snapshots:
             raise Unsupported(f"table {self.name} is of type {kind}: every file there is its data")
         self.require_present()
-        found = check_table(self._storage, self._latest_of_branches, self._history, deep=deep)
+        check = check_table(self._storage, self._latest_of_branches, self._history, deep=deep)
         if not self._info.is_external:
             with suppress(Forbidden):
                 lost = lost_references(self._catalog.events, self._info.id, self._storage)
-                found.warnings += lost
-                found.feed_was_read = True
-        return found
+                check.warnings += lost
+                check.feed_was_read = True
+        return check
 
     def _history(self, branch: str) -> dict[int, Snapshot]:
         """The snapshots of a branch as the catalog has them; none of an external table's."""
@@ -385,9 +427,9 @@ class TableUpkeep(TableLifecycle):
         else:
             for branch in (MAIN_BRANCH, *self.branches()):
                 # Storage has followed every decision about a branch that was asked for.
-                found = self._catalog.snapshots.latest(branch_of(self.identifier, branch))
-                if found is not None:
-                    latest[branch] = found.snapshot
+                loaded = self._catalog.snapshots.latest(branch_of(self.identifier, branch))
+                if loaded is not None:
+                    latest[branch] = loaded.snapshot
         return latest
 
     # Shared with writing ----------------------------------------------------------------------
@@ -400,7 +442,7 @@ class TableUpkeep(TableLifecycle):
     ) -> Snapshot | None:
         """The snapshot of a commit, once what is due after it is done."""
         if snapshot is not None:
-            with after_commit(self.name, snapshot, "Upkeep"):
+            with after_commit(self.name, snapshot, "Maintenance"):
                 self.keep_up(written={message.partition for message in messages})
         return snapshot
 
@@ -410,7 +452,7 @@ class TableUpkeep(TableLifecycle):
 
 
 class Maintenance:
-    """The upkeep of one table; made by `Table.maintenance`.
+    """The maintenance methods of one table; made by `Table.maintenance`.
 
     Each is a method of the table, where its arguments are described.
 
@@ -431,6 +473,7 @@ class Maintenance:
         self.remove_orphan_files = table.remove_orphan_files
         self.remove_unexisting_files = table.remove_unexisting_files
         self.rewrite_file_indexes = table.rewrite_file_indexes
+        self.rebuild_bucket_indexes = table.rebuild_bucket_indexes
         self.analyze = table.analyze
         self.check_files = table.check_files
         self._name = table.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from headwater.storage.errors import Conflict, CorruptData, NotFound, Unsupported
 from headwater.storage.files.layout import POSTPONE_BUCKET
@@ -18,6 +18,7 @@ from headwater.storage.index.manifest import index_entries
 from headwater.storage.manifest.data_file import DataFile, FileKind, ManifestEntry
 from headwater.storage.manifest.key_range import key_range
 from headwater.storage.manifest.manifest import read_manifest, read_manifest_list
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.option_changes import options_at
 from headwater.storage.schema.table_schema import TableSchema
@@ -71,9 +72,9 @@ def history_stays(storage: TableStorage, one: SnapshotIdentity, latest: Snapshot
     """
     if is_in_history(storage, one, latest) is False:
         raise Conflict(
-            f"table {storage.name}: snapshot {one.id}, which this change builds on, is no longer "
-            "part of the table's history: it was rolled back or replaced meanwhile; read the table "
-            "again and repeat the operation"
+            f"table {storage.name}: snapshot {one.id}, which this change builds on, is now no "
+            "longer part of the table's history: it was rolled back or replaced meanwhile; read "
+            "the table again and repeat the operation"
         )
 
 
@@ -86,7 +87,7 @@ def changes_between(
         storage: The table.
         since: The snapshot before the first one.
         until: The last one.
-        inclusive: True if `since` is the first one itself.
+        inclusive: Whether `since` is the first one itself.
 
     Returns:
         None when one of the snapshots is gone, `since` included, or when `since` is not part of
@@ -94,7 +95,7 @@ def changes_between(
     """
     if not is_in_history(storage, since, until):
         return None
-    found: list[tuple[Snapshot, list[ManifestEntry]]] = []
+    changes: list[tuple[Snapshot, list[ManifestEntry]]] = []
     try:
         for snapshot_id in range(since.id + (not inclusive), until.id + 1):
             snapshot = until if snapshot_id == until.id else storage.snapshot(snapshot_id)
@@ -104,11 +105,11 @@ def changes_between(
                 for manifest in manifests
                 for entry in read_manifest(storage, manifest.file_name, expected=manifest)
             ]
-            found.append((snapshot, entries))
+            changes.append((snapshot, entries))
     except (NotFound, CorruptData):
         # Expiry removes a snapshot's manifests before the snapshot itself.
         return None
-    return found
+    return changes
 
 
 def bucket_counts_stay(
@@ -260,7 +261,7 @@ def keys_stay(
 
 
 def _is_part(name: str) -> bool:
-    """True for a file that may hold some of the rows of the files of other columns."""
+    """Whether a file may hold some of the rows of the files of other columns."""
     return name.endswith(BLOB_SUFFIX) or is_vector_file(name)
 
 
@@ -293,8 +294,8 @@ def columns_stay(
     for entry in own:
         for column in _columns(storage, entry.file):
             places.setdefault((entry.partition, column), []).append(_ids(entry.file))
-    for each in places.values():
-        each.sort()
+    for starts in places.values():
+        starts.sort()
     again = "read the table again and repeat the operation"
     for snapshot, entries in changes:
         if snapshot.commit_kind is CommitKind.COMPACT:
@@ -318,8 +319,8 @@ def columns_stay(
     ranges: dict[bytes, list[tuple[int, int]]] = {}
     for partition, first, count in whole:
         ranges.setdefault(partition, []).append((first or 0, (first or 0) + count))
-    for each in ranges.values():
-        each.sort()
+    for starts in ranges.values():
+        starts.sort()
     for entry in own:
         file = entry.file
         start, end = _ids(file)
@@ -332,7 +333,7 @@ def columns_stay(
             or (is_blob and at >= 0 and known[at][0] <= start and end <= known[at][1])
         ):
             raise Conflict(
-                f"table {storage.name}: the rows from id {file.first_row_id} on are no longer in "
+                f"table {storage.name}: the rows from id {file.first_row_id} on are not in "
                 f"files of the same {file.row_count} rows; {again}"
             )
 
@@ -359,12 +360,12 @@ def indexed_columns_stay(
         if entry.kind is FileKind.ADD and entry.file.first_row_id is not None:
             changed.setdefault(entry.partition, set()).update(_columns(storage, entry.file))
     for index in index_entries(storage, base):
-        found = index.index_file.global_index
-        if found is None:
+        covered = index.index_file.global_index
+        if covered is None:
             continue
         wrong = changed.get(index.partition, set()) & {
-            found.field_id,
-            *(found.extra_field_ids or ()),
+            covered.field_id,
+            *(covered.extra_field_ids or ()),
         }
         for field in storage.schema.fields:
             if field.id in wrong:
@@ -383,7 +384,7 @@ def _ids(file: DataFile) -> tuple[int, int]:
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    """True if one of some ranges, sorted and without a common id, has an id from start to end."""
+    """Whether one of some ranges, sorted and without a common id, has an id from start to end."""
     at = bisect_left(ranges, (end, 0)) - 1
     return start < end and at >= 0 and ranges[at][1] > start
 
@@ -402,7 +403,7 @@ def _columns(storage: TableStorage, file: DataFile) -> Iterable[int]:
 def buckets_are_unchanged(
     storage: TableStorage,
     changes: Sequence[tuple[Snapshot, Sequence[ManifestEntry]]],
-    delta: Sequence[ManifestEntry],
+    buckets: Collection[Bucket],
 ) -> None:
     """No other commit changed the rows of the buckets that this one changes.
 
@@ -413,7 +414,7 @@ def buckets_are_unchanged(
         Conflict: One did.
     """
     keyed = bool(storage.schema.primary_keys)
-    own = {(entry.partition, entry.bucket) for entry in delta if entry.bucket != POSTPONE_BUCKET}
+    own = {bucket for bucket in buckets if bucket[1] != POSTPONE_BUCKET}
     for snapshot, entries in changes:
         for entry in entries:
             if snapshot.commit_kind is CommitKind.COMPACT and not (

@@ -31,7 +31,7 @@ __all__ = ["check_fit", "latest_schema"]
 
 
 def latest_schema(storage: TableStorage, base: Snapshot | None) -> TableSchema:
-    """The newest version of the schema, be it that a snapshot or a file tells of it."""
+    """The newest version of the schema, whether a snapshot or a file names it."""
     number = max(storage.schema.id, 0 if base is None else base.schema_id)
     while storage.files.exists(storage.layout.schema(number + 1)):
         number += 1
@@ -58,8 +58,8 @@ def check_fit(
         Conflict: Another commit changed what this one builds on, or a rollback took it away.
         Invalid: The changes contradict themselves.
     """
-    for one in attempt.builds_on:
-        history_stays(storage, one, base)
+    for base_snapshot in attempt.builds_on:
+        history_stays(storage, base_snapshot, base)
     schema_still_fits(storage, schema)
     attempt.indexes.check(base, delta)
     if base is None:
@@ -68,7 +68,8 @@ def check_fit(
         return ()
     if attempt.unchanged_since is not None:
         changes = _changes_since(storage, attempt.unchanged_since, base)
-        buckets_are_unchanged(storage, changes, delta)
+        buckets = {(entry.partition, entry.bucket) for entry in delta}
+        buckets_are_unchanged(storage, changes, buckets | attempt.indexes.hashed_buckets)
     for since in {message.searched_snapshot for message in attempt.messages}:
         if since is not None:
             keys_stay(storage, _changes_since(storage, since, base))

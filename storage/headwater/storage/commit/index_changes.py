@@ -24,6 +24,7 @@ from headwater.storage.index.manifest import (
     write_index_manifest,
 )
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
@@ -55,7 +56,7 @@ class IndexChanges:
     _present: tuple[str | None, list[IndexManifestEntry]] = field(default=(None, []))
 
     @staticmethod
-    def of(
+    def from_messages(
         storage: TableStorage,
         messages: Sequence[CommitMessage],
         replaced: PartitionFilter | None = None,
@@ -80,8 +81,17 @@ class IndexChanges:
 
     @property
     def deletes_rows(self) -> bool:
-        """True if deletion vectors are among the changes."""
+        """Whether deletion vectors are among the changes."""
         return any(entry.index_file.index_type == DELETION_VECTORS for entry in self.named)
+
+    @property
+    def hashed_buckets(self) -> set[Bucket]:
+        """The buckets whose hash indexes are among the changes."""
+        return {
+            (entry.partition, entry.bucket)
+            for entry in self.named
+            if entry.index_file.index_type == HASH
+        }
 
     def check(self, base: Snapshot | None, delta: Sequence[ManifestEntry]) -> None:
         """Check that the changes fit the index files and data files that are there.
@@ -201,18 +211,18 @@ class IndexChanges:
         name = self.storage.name
         before = _vector_files(present)
         after: set[tuple[bytes, int, str]] = set()
-        for one in _vectors(combined(self.storage, present, changes)):
-            if one in after:
+        for marked in _vectors(combined(self.storage, present, changes)):
+            if marked in after:
                 raise Conflict(
-                    f"table {name}: another commit deleted rows of data file {one[2]}; {_REPEAT}"
+                    f"table {name}: another commit deleted rows of data file {marked[2]}; {_REPEAT}"
                 )
-            after.add(one)
+            after.add(marked)
         added = {_data_file(entry) for entry in delta if entry.kind is FileKind.ADD}
         gone = {_data_file(entry) for entry in delta if entry.kind is FileKind.DELETE} - added
-        for one in gone & after:
+        for marked in gone & after:
             raise Conflict(
-                f"table {name}: another commit deleted rows of data file {one[2]}, which this one "
-                f"replaces; {_REPEAT}"
+                f"table {name}: another commit deleted rows of data file {marked[2]}, which this "
+                f"one replaces; {_REPEAT}"
             )
         new = after - before - added
         lost = before - after - gone
@@ -222,14 +232,14 @@ class IndexChanges:
         live = set() if base is None else {
             _data_file(entry) for entry in live_entries(self.storage, base, partitions=partitions)
         }  # fmt: skip
-        for one in new - live:
+        for marked in new - live:
             raise Conflict(
-                f"table {name}: data file {one[2]}, whose rows are to be deleted, was deleted by "
-                f"another commit; {_REPEAT}"
+                f"table {name}: data file {marked[2]}, whose rows are to be deleted, was deleted "
+                f"by another commit; {_REPEAT}"
             )
-        for one in lost & live:
+        for marked in lost & live:
             raise Invalid(
-                f"table {name}: the deleted rows of data file {one[2]} would come back: its "
+                f"table {name}: the deleted rows of data file {marked[2]} would come back: its "
                 "deletion vector is removed, and the file stays"
             )
 

@@ -129,7 +129,8 @@ class TableCommit:
     ) -> Snapshot | None:
         """Commit what writers did.
 
-        New files become an APPEND snapshot, compactions a COMPACT one. With kind OVERWRITE both
+        New files become an APPEND snapshot, compactions and index files that change no row a
+        COMPACT one. With kind OVERWRITE both
         may be given: the snapshot replaces files by others. New deletion vectors without a
         compaction delete rows, which makes an OVERWRITE snapshot, too.
 
@@ -157,7 +158,7 @@ class TableCommit:
         """
         added, compacted = append_entries(messages), compact_entries(messages)
         changelog = changelog_entries(messages)
-        indexes = IndexChanges.of(self._storage, messages)
+        indexes = IndexChanges.from_messages(self._storage, messages)
         if kind is CommitKind.OVERWRITE:
             added, compacted = [*added, *compacted], []
         elif kind is not None:
@@ -169,6 +170,9 @@ class TableCommit:
             kind = CommitKind.COMPACT
         elif indexes.deletes_rows:
             kind = CommitKind.OVERWRITE
+        elif indexes.named and not (added or changelog):
+            # Hash indexes alone: no row changes.
+            kind = CommitKind.COMPACT
         if not (added or changelog or compacted or indexes.named or allow_empty):
             return None
         changes = added or compacted
@@ -244,7 +248,8 @@ class TableCommit:
         snapshot = self._commit(
             Attempt(changes, (), identifier, CommitKind.OVERWRITE, watermark,
                      dict(properties or {}), unchanged_since,
-                     IndexChanges.of(self._storage, messages, replaced), messages=messages,
+                     IndexChanges.from_messages(self._storage, messages, replaced),
+                     messages=messages,
                      operation=self._operation or CommitOperation.OVERWRITE)
         )  # fmt: skip
         for message in messages:
@@ -286,7 +291,7 @@ class TableCommit:
         """
         return self._commit(
             Attempt(lambda _: (), (), identifier, CommitKind.ANALYZE, None, {}, None,
-                     IndexChanges.of(self._storage, ()), read_from=of.identity,
+                     IndexChanges.from_messages(self._storage, ()), read_from=of.identity,
                      statistics=statistics)
         )  # fmt: skip
 

@@ -54,7 +54,7 @@ class GlobalIndex:
         row_range_end: The last row id.
         field_id: The indexed column.
         extra_field_ids: Further ones; None without any.
-        index_meta: For whoever reads the index.
+        index_meta: Metadata for readers of the index.
         source_meta: The mapping from the index's rows to its source.
     """
 
@@ -116,11 +116,17 @@ class IndexManifestEntry:
 
 
 def new_index_file(
-    storage: TableStorage, partition: bytes, bucket: int
+    storage: TableStorage, partition: bytes, bucket: int, suffix: str = ""
 ) -> tuple[str, str, str | None]:
     """A new index file of a bucket; nobody else has the name.
 
     Source: ``FileStorePathFactory.indexFileFactory``.
+
+    Args:
+        storage: The table.
+        partition: Serialised partition values.
+        bucket: The bucket id.
+        suffix: The end of the name; readers take any.
 
     Returns:
         Its name, its URI, and the URI once more if it lies outside the table's folder.
@@ -128,7 +134,7 @@ def new_index_file(
     Raises:
         Invalid: An option that names a place outside is malformed.
     """
-    name = f"index-{storage.runtime.new_uuid()}-0"
+    name = f"index-{storage.runtime.new_uuid()}-0{suffix}"
     if storage.schema.table_options.index_file_in_data_file_dir:
         directory, external = ExternalPaths(storage, partition, bucket).place(name)
         return name, f"{directory}/{name}", external

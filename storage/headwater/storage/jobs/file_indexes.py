@@ -29,6 +29,7 @@ def rewrite_file_indexes(
     *,
     partition: Mapping[str, object] | None = None,
     where: Predicate | None = None,
+    rebuild: bool = False,
 ) -> Snapshot | None:
     """Make the indexes of data files those that the table's options ask for; a file is a task.
 
@@ -38,6 +39,7 @@ def rewrite_file_indexes(
         executor: Runs the tasks.
         partition: Only partitions with these values.
         where: Only partitions that fulfil this condition.
+        rebuild: Whether to build every index from the rows.
 
     Raises:
         Invalid: Both `partition` and `where` are given, or `where` is not about partitions.
@@ -45,24 +47,25 @@ def rewrite_file_indexes(
         Conflict, OutcomeUnknown: As `run_job`.
     """
     wanted = PartitionFilter.asked_for(storage, partition, where)
-    return run_job(_IndexRewrite(storage, wanted), pointer, executor)
+    return run_job(_IndexRewrite(storage, wanted, rebuild), pointer, executor)
 
 
 @dataclass(frozen=True)
 class _IndexRewrite:
     storage: TableStorage
     wanted: PartitionFilter
+    rebuild: bool
 
     @property
     def retries(self) -> int:
         return self.storage.schema.table_options.commit_max_retries
 
     def plan(self, base: Snapshot) -> list[IndexTask]:
-        tasks = plan_file_indexes(self.storage, base, self.wanted)
+        tasks = plan_file_indexes(self.storage, base, self.wanted, rebuild=self.rebuild)
         return sorted(tasks, key=lambda task: -task.size)
 
     def run(self, task: IndexTask) -> list[CommitMessage]:
-        message = run_file_indexes(self.storage, task)
+        message = run_file_indexes(self.storage, task, rebuild=self.rebuild)
         return [] if message is None else [message]
 
     def commit(

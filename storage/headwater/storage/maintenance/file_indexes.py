@@ -1,8 +1,8 @@
-"""Give data files that are there the indexes that the table's options ask for.
+"""Give existing data files the indexes that the table's options ask for.
 
-A file whose indexes are not those asked for is committed anew under its name, with other indexes:
-its rows are read, and no data file is written. Source: ``FileIndexProcessor.java``,
-``RewriteFileIndexSink.java``.
+A file whose indexes are damaged, or not those of the options, is committed again under its name,
+with other indexes: its rows are read, and no data file is written. Source:
+``FileIndexProcessor.java``, ``RewriteFileIndexSink.java``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from headwater.storage.capabilities import Operation
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.errors import HeadwaterError
-from headwater.storage.index.file_index.build import FileIndexBuilder, container_bytes
-from headwater.storage.index.file_index.container import IndexContainer
+from headwater.storage.errors import CorruptData, HeadwaterError
+from headwater.storage.index.file_index.build import Bodies, FileIndexBuilder, container_bytes
+from headwater.storage.index.file_index.check import check_bodies
 from headwater.storage.index.file_index.data_file import (
     INDEX_SUFFIX,
-    embedded_indexes,
     file_indexes_of,
     index_files,
 )
@@ -41,12 +40,12 @@ _BATCH_ROWS = 65536
 
 @dataclass(frozen=True)
 class IndexTask:
-    """A data file whose indexes may not be those asked for; it pickles.
+    """A data file whose indexes may not be those of the options; it pickles.
 
     Attributes:
         base: The snapshot it was planned in.
         partition: Serialised partition values.
-        bucket: The bucket's number.
+        bucket: The bucket id.
         total_buckets: Buckets of the partition.
         file: The file.
     """
@@ -64,7 +63,7 @@ class IndexTask:
 
 
 def plan_file_indexes(
-    storage: TableStorage, snapshot: Snapshot, wanted: PartitionFilter
+    storage: TableStorage, snapshot: Snapshot, wanted: PartitionFilter, *, rebuild: bool = False
 ) -> list[IndexTask]:
     """The files to look at.
 
@@ -72,6 +71,7 @@ def plan_file_indexes(
         storage: The table.
         snapshot: The snapshot.
         wanted: The partitions whose files are meant.
+        rebuild: Whether all files with an index are.
 
     Raises:
         Unsupported: The table cannot be written, or Headwater does not write such an index.
@@ -84,11 +84,11 @@ def plan_file_indexes(
             continue
         directory = bucket_directory(storage, entry.partition, entry.bucket)
         stored = storage.schema_by_id(entry.file.schema_id)
-        asked = _of_file(indexes, storage.schema, stored)
+        expected = _of_file(indexes, storage.schema, stored)
         path = entry.file.external_path or f"{directory}/{entry.file.file_name}"
-        embedded = embedded_indexes(entry.file, path)
-        # What lies beside the file is looked at when the task is done.
-        if index_files(entry.file) or not _has_only(embedded, asked):
+        # An index file beside the data file is looked at when the task runs.
+        is_due = bool(index_files(entry.file)) or (rebuild and bool(expected))
+        if is_due or not _has_right_ones(storage, entry.file, path, expected):
             tasks.append(
                 IndexTask(
                     snapshot.identity,
@@ -101,27 +101,39 @@ def plan_file_indexes(
     return tasks
 
 
-def run_file_indexes(storage: TableStorage, task: IndexTask) -> CommitMessage | None:
+def run_file_indexes(
+    storage: TableStorage, task: IndexTask, *, rebuild: bool = False
+) -> CommitMessage | None:
     """Build what a file lacks and drop what nothing asks for; None if it is as it should be.
 
+    Args:
+        storage: The table.
+        task: The file.
+        rebuild: Whether to build all indexes, whatever there is.
+
     Raises:
-        CorruptData: The file or its indexes are missing or damaged; the message names them.
+        CorruptData: The data file is missing or damaged; the message names it.
     """
     file = task.file
     directory = bucket_directory(storage, task.partition, task.bucket)
     path = file.external_path or f"{directory}/{file.file_name}"
     indexes = written_file_indexes(storage.schema.options, storage.schema.fields)
     stored = storage.at_schema(file.schema_id)
-    asked = _of_file(indexes, storage.schema, stored.schema)
-    present = file_indexes_of(storage.files, file, path)
-    if _has_only(present, asked):
+    expected = _of_file(indexes, storage.schema, stored.schema)
+    present: Bodies = {}
+    is_whole = not rebuild
+    if is_whole:
+        try:
+            present = _bodies(storage, file, path)
+        except CorruptData:
+            is_whole = False
+    if is_whole and _has_only(present, expected):
         return None
     bodies: dict[str, dict[str, bytes | None]] = {}
-    for index in asked:
-        if present is not None and index.kind in present.places.get(index.name, {}):
-            kept = bodies.setdefault(index.name, {})
-            kept[index.kind] = present.body(index.name, index.kind)
-    missing = [index for index in asked if index.kind not in bodies.get(index.name, {})]
+    for index in expected:
+        if index.kind in present.get(index.name, {}):
+            bodies.setdefault(index.name, {})[index.kind] = present[index.name][index.kind]
+    missing = [index for index in expected if index.kind not in bodies.get(index.name, {})]
     if missing:
         builder = FileIndexBuilder(missing, stored.schema.field_by_name)
         files = BucketFiles(stored, directory, partition_values(storage, task.partition))
@@ -131,10 +143,10 @@ def run_file_indexes(storage: TableStorage, task: IndexTask) -> CommitMessage | 
             builder.add(pa.Table.from_batches([batch]))
         for name, kinds in builder.bodies().items():
             bodies.setdefault(name, {}).update(kinds)
-    if _names(bodies) == _names({} if present is None else present.places):
+    if is_whole and _names(bodies) == _names(present):
         # An index that cannot hold the file's values stays away.
         return None
-    indexed = _with_indexes(storage, file, path, asked, bodies)
+    indexed = _with_indexes(storage, file, path, expected, bodies)
     return CommitMessage(
         task.partition,
         task.bucket,
@@ -145,22 +157,40 @@ def run_file_indexes(storage: TableStorage, task: IndexTask) -> CommitMessage | 
     )
 
 
+def _bodies(storage: TableStorage, file: DataFile, path: str) -> Bodies:
+    """All indexes of a file, checked; raises CorruptData."""
+    container = file_indexes_of(storage.files, file, path)
+    if container is None:
+        return {}
+    check_bodies(container, storage.schema_by_id(file.schema_id), file.row_count)
+    return container.bodies()
+
+
+def _has_right_ones(
+    storage: TableStorage, file: DataFile, path: str, expected: Sequence[FileIndex]
+) -> bool:
+    """Whether the indexes of a file are whole and those of the options."""
+    try:
+        return _has_only(_bodies(storage, file, path), expected)
+    except CorruptData:
+        return False
+
+
 def _of_file(
     indexes: Sequence[FileIndex], present: TableSchema, stored: TableSchema
 ) -> list[FileIndex]:
     """The indexes that a file can have, under the names that its columns have in it."""
-    found: list[FileIndex] = []
+    possible: list[FileIndex] = []
     for index in indexes:
         column = stored.field_by_id.get(present.field_by_name[index.column].id)
         if column is not None and takes_type(index, column):
-            found.append(replace(index, column=column.name))
-    return found
+            possible.append(replace(index, column=column.name))
+    return possible
 
 
-def _has_only(container: IndexContainer | None, asked: Sequence[FileIndex]) -> bool:
-    """True if the indexes are those asked for."""
-    there = _names({} if container is None else container.places)
-    return there == {(index.name, index.kind) for index in asked}
+def _has_only(present: Bodies, expected: Sequence[FileIndex]) -> bool:
+    """Whether the indexes are those expected."""
+    return _names(present) == {(index.name, index.kind) for index in expected}
 
 
 def _names(indexes: Mapping[str, Mapping[str, object]]) -> set[tuple[str, str]]:
@@ -171,22 +201,22 @@ def _with_indexes(
     storage: TableStorage,
     file: DataFile,
     path: str,
-    asked: Sequence[FileIndex],
+    indexes: Sequence[FileIndex],
     bodies: Mapping[str, Mapping[str, bytes | None]],
 ) -> DataFile:
     others = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
     if not bodies:
         return replace(file, extra_files=others, embedded_file_index=None)
-    data = container_bytes(asked, bodies)
+    data = container_bytes(indexes, bodies)
     if len(data) <= storage.schema.table_options.file_index_threshold:
         return replace(file, extra_files=others, embedded_file_index=data)
     # A name of its own: earlier snapshots may need the index file that there was.
     name = f"{file.file_name}-{storage.runtime.new_uuid()}{INDEX_SUFFIX}"
-    place = f"{path.rsplit('/', 1)[0]}/{name}"
+    location = f"{path.rsplit('/', 1)[0]}/{name}"
     try:
-        storage.files.write(place, data)
+        storage.files.write(location, data)
     except HeadwaterError:
         with suppress(HeadwaterError):
-            storage.files.delete(place)
+            storage.files.delete(location)
         raise
     return replace(file, extra_files=(*others, name), embedded_file_index=None)

@@ -21,7 +21,13 @@ from headwater.storage.predicate.tree import Or, Predicate
 from headwater.storage.rows.partition import partition_spec
 from headwater.storage.schema.table_type import table_type
 
-__all__ = ["compact", "compact_database", "compact_manifest", "rewrite_file_index"]
+__all__ = [
+    "compact",
+    "compact_database",
+    "compact_manifest",
+    "rebuild_bucket_index",
+    "rewrite_file_index",
+]
 
 _LOG = logging.getLogger(__name__)
 # A condition is evaluated as a whole, and its depth is bounded.
@@ -74,17 +80,21 @@ def _bucket_numbers(arguments: Arguments, table: Table) -> list[int] | None:
     text = arguments.text("buckets")
     if text is None:
         return None
-    found: set[int] = set()
+    bucket_ids: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise Invalid(f"argument 'buckets': '{part.strip()}' is no number or range as 0-3")
+            raise Invalid(
+                f"argument 'buckets': '{part.strip()}' is not a number or range such as 0-3"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
             raise Invalid(f"argument 'buckets': '{part.strip()}' ends before it begins")
         # No more than one that the table lacks.
-        found.update(range(first, min(last, max(first, table.schema.table_options.bucket)) + 1))
-    return sorted(found)
+        bucket_ids.update(
+            range(first, min(last, max(first, table.schema.table_options.bucket)) + 1)
+        )
+    return sorted(bucket_ids)
 
 
 def _idle(table: Table, millis: float) -> Iterator[Predicate]:
@@ -138,17 +148,17 @@ def compact_database(arguments: Arguments) -> Rows:
 
 
 def compact_manifest(arguments: Arguments) -> Rows:
-    """List a table's files anew, or log what that would write."""
+    """List a table's files again, or log what that would write."""
     table = arguments.table()
     _check_manifest_sort(arguments, table)
     if not arguments.flag("dry_run"):
         table.compact_manifests()
         return [(True,)]
     latest = table.latest_snapshot()
-    found = [] if latest is None else unordered_manifests(table.storage, latest)
-    size = sum(manifest.file_size for manifest in found)
+    unordered = [] if latest is None else unordered_manifests(table.storage, latest)
+    size = sum(manifest.file_size for manifest in unordered)
     _LOG.info(
-        "table %s: %d manifests of %d bytes would be written anew", table.name, len(found), size
+        "table %s: %d manifests of %d bytes would be rewritten", table.name, len(unordered), size
     )
     return [(True,)]
 
@@ -162,12 +172,12 @@ def _check_manifest_sort(arguments: Arguments, table: Table) -> None:
     if field is not None and [field] != list(table.schema.partition_keys[:1]):
         raise Unsupported(
             f"{name}: manifests are sorted by all partition columns in their order "
-            f"({', '.join(table.schema.partition_keys) or 'there are none'}), not by '{field}' "
+            f"({', '.join(table.schema.partition_keys) or 'none'}), not by '{field}' "
             "first; leave manifest_sort_partition_field out"
         )
     if arguments.text("manifest_sort_max_rewrite_size") is not None:
         raise Unsupported(
-            f"{name}: all manifests are written anew, or none; leave "
+            f"{name}: all manifests are rewritten, or nothing is; leave "
             "manifest_sort_max_rewrite_size out"
         )
 
@@ -176,8 +186,19 @@ def rewrite_file_index(arguments: Arguments) -> Rows:
     """Make the file indexes those that the options ask for."""
     table = arguments.table()
     made = table.rewrite_file_indexes(
-        where=chosen_rows(arguments, table), executor=arguments.context.session.executor
+        where=chosen_rows(arguments, table),
+        rebuild=arguments.flag("rebuild"),
+        executor=arguments.context.session.executor,
     )
     entries = [] if made is None else delta_entries(table.storage, made.delta_manifest_list) or []
     added = [entry for entry in entries if entry.kind is FileKind.ADD]
     return [(len({entry.partition for entry in added}), len(added))]
+
+
+def rebuild_bucket_index(arguments: Arguments) -> Rows:
+    """Rebuild the hash indexes of dynamic buckets that do not fit the keys of their buckets."""
+    table = arguments.table()
+    made = table.rebuild_bucket_indexes(
+        where=chosen_rows(arguments, table), executor=arguments.context.session.executor
+    )
+    return [(made is not None,)]

@@ -25,11 +25,11 @@ __all__ = ["HANDLERS", "LEFT_OUT", "PROCEDURES"]
 def _p(text: str) -> list[Parameter]:
     """Parameters as they are written below: ``name``, ``name?`` and ``name:int?``."""
     kinds: Mapping[str, type] = {"": str, "int": int, "bool": bool, "list": list}
-    found = []
+    procedures = []
     for word in text.split():
         name, _, kind = word.rstrip("?").partition(":")
-        found.append(Parameter(name, kinds[kind], not word.endswith("?")))
-    return found
+        procedures.append(Parameter(name, kinds[kind], not word.endswith("?")))
+    return procedures
 
 
 _ROLLBACK: Mapping[str, type] = {"previous_snapshot_id": int, "current_snapshot_id": int}
@@ -70,22 +70,28 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "table options? dry_run:bool? manifest_sort_enabled:bool? manifest_sort_partition_field? "
         "manifest_sort_max_rewrite_size?",
         compaction.compact_manifest, _RESULT,
-        "List a table's files anew, in the order of their partitions, as a whole; `dry_run` logs "
+        "List a table's files again, in the order of their partitions, as a whole; `dry_run` logs "
         "how many manifests that would be.",
     ),
     (
         "rescale", "table bucket_num:int? partitions? where?", rescale, _RESULT,
-        "Write partitions anew with the number of buckets that the table's option `bucket` says.",
+        "Rewrite partitions with the number of buckets that the table's option `bucket` says.",
     ),
     (
         "compact_chain_table", "table partition overwrite:bool?", compact_chain_table, _RESULT,
-        "Write a partition of a [chain table](branches.md#chain-tables) as a whole one, if it is "
-        "none yet; with `overwrite`, anew of the whole one before it and the changes since.",
+        "Write a partition of a [chain table](branches.md#chain-tables) as a full one, if it is "
+        "not one yet; with `overwrite`, again from the full one before it and the changes since.",
     ),
     (
-        "rewrite_file_index", "table where?",
+        "rewrite_file_index", "table where? rebuild:bool?",
         compaction.rewrite_file_index, {"written_partitions": int, "written_indexes": int},
-        "Make the indexes of data files those that the table's options ask for.",
+        "Make the indexes of data files those that the table's options ask for, and build damaged "
+        "ones from the rows; with `rebuild`, all.",
+    ),
+    (
+        "rebuild_bucket_index", "table where?", compaction.rebuild_bucket_index, {"rebuilt": bool},
+        "Build the hash indexes of dynamic buckets that are damaged from the keys of their data "
+        "files.",
     ),
     (
         "expire_snapshots",
@@ -113,7 +119,7 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
     ),
     (
         "rollback_to_timestamp", "table timestamp:int", history.rollback_to_timestamp, _ROLLBACK,
-        "Make the snapshot of a moment the latest; milliseconds since the epoch.",
+        "Make the snapshot of a point in time the latest; milliseconds since the epoch.",
     ),
     (
         "rollback_to_watermark", "table watermark:int", history.rollback_to_watermark, _ROLLBACK,
@@ -142,7 +148,7 @@ _ROWS: Sequence[tuple[str, str, _Work, Mapping[str, type], str]] = (
         "create_tag_from_timestamp", "table tag timestamp:int? time_retained?",
         references.create_tag_from_timestamp,
         {"tagName": str, "snapshot": int, "commit_time": int, "watermark": str},
-        "Name the first snapshot that was committed at or after a moment.",
+        "Name the first snapshot that was committed at or after a point in time.",
     ),
     (
         "replace_tag", "table tag snapshot:int? time_retained?", references.replace_tag, _RESULT,
@@ -277,7 +283,8 @@ LEFT_OUT: Mapping[str, str] = {
     "that it began with",
     "migrate_database": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its tables",
     "migrate_table": "there is no Hive catalog here; CREATE TABLE … AS SELECT from its table",
-    "reassign_row_id": "rows keep the ids that they got, so that whoever has them finds the rows",
+    "reassign_row_id": "rows keep the ids that they got, so that readers that have an id find its "
+    "row",
     "repair_earliest_snapshot": "the catalog knows which snapshot is the earliest, and those after "
     "it have no gap; CALL sys.repair('d.t') writes the files of snapshots that storage lacks",
     "revoke_privilege_from_user": "REVOKE SELECT ON TABLE d.t FROM user",
@@ -292,10 +299,10 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
     name = parts[-1].lower()
     if name in PROCEDURES_ELSEWHERE:
         instead = PROCEDURES_ELSEWHERE[name]
-        raise Unsupported(f"there is no procedure {'.'.join(parts)}; instead: {instead}")
+        raise Unsupported(f"unknown procedure {'.'.join(parts)}; instead: {instead}")
     if len(parts) != 2 or parts[0].lower() != "sys":
         meant = f"sys.{name}" if name in PROCEDURES or name in LEFT_OUT else "sys.name"
-        raise Invalid(f"'{'.'.join(parts)}' is no procedure: write CALL {meant}(…)")
+        raise Invalid(f"'{'.'.join(parts)}' is not a procedure: write CALL {meant}(…)")
     if name in LEFT_OUT:
         raise Unsupported(f"CALL sys.{name} is not supported: {LEFT_OUT[name]}")
     procedure = PROCEDURES.get(name)
@@ -303,7 +310,7 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
         close = get_close_matches(name, PROCEDURES, n=1)
         meant = f"did you mean sys.{close[0]}? " if close else ""
         raise Unsupported(
-            f"there is no procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
+            f"unknown procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
         )
     arguments = read_arguments(statement, procedure, context)
     return answer(procedure.columns, procedure.run(arguments))

@@ -42,7 +42,7 @@ from headwater.storage.write.assign.assigner import BucketIndex
 from headwater.storage.write.assign.filling import classes_of, fill_buckets
 from headwater.storage.write.bucket_state import BucketStates, describe_partition
 
-__all__ = ["DynamicBuckets"]
+__all__ = ["DynamicBuckets", "row_hashes"]
 
 
 @dataclass
@@ -99,11 +99,8 @@ class DynamicBuckets:
         """Nothing depends on what comes later."""
 
     def place(self, partitions: Sequence[bytes], codes: Codes, rows: pa.Table) -> Numbers:
-        """Each key where it is, and new ones where there is room."""
-        fields = self.storage.schema.key_fields
-        columns = [rows.column(item.name) for item in fields]
-        columns = hashed_columns(columns, fields, self.storage.schema)
-        hashes = key_hashes(columns, [item.type for item in fields])
+        """Each key where it is, and new ones where a bucket is not full."""
+        hashes = row_hashes(self.storage, rows)
         numbers = np.empty(len(hashes), np.int32)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(partitions)))
@@ -179,11 +176,12 @@ class DynamicBuckets:
             raise CorruptData(
                 f"table {self.storage.name}: bucket {missing[0]} in "
                 f"{describe_partition(self.storage, partition)} has files but no hash index, so "
-                "that it is not known which keys are in it; overwrite the partition with its rows"
+                "that it is not known which keys are in it; run 'headwater table "
+                f"rebuild-bucket-indexes {self.storage.name}'"
             )
-        found = _Partition()
+        loaded = _Partition()
         if not entries:
-            return found
+            return loaded
         parts = [read_hash_index(self.storage, entry) for entry in entries]
         numbers = [
             np.full(len(part), entry.bucket, np.int16)
@@ -191,10 +189,26 @@ class DynamicBuckets:
         ]
         hashes = np.concatenate(parts)
         order = np.argsort(hashes, kind="stable")
-        found.hashes, found.buckets = hashes[order], np.concatenate(numbers)[order]
-        found.counts = {e.bucket: len(part) for part, e in zip(parts, entries, strict=True)}
-        found.files = {entry.bucket: entry.index_file for entry in entries}
-        return found
+        loaded.hashes, loaded.buckets = hashes[order], np.concatenate(numbers)[order]
+        shared = np.flatnonzero(loaded.hashes[1:] == loaded.hashes[:-1])
+        if len(shared):
+            first, second = sorted(loaded.buckets[shared[0] : shared[0] + 2].tolist())
+            raise CorruptData(
+                f"table {self.storage.name}: the hash indexes of buckets {first} and {second} in "
+                f"{describe_partition(self.storage, partition)} share {len(shared)} hashes, so "
+                "that it is not known which bucket these keys are in; run 'headwater table "
+                f"rebuild-bucket-indexes {self.storage.name}'"
+            )
+        loaded.counts = {e.bucket: len(part) for part, e in zip(parts, entries, strict=True)}
+        loaded.files = {entry.bucket: entry.index_file for entry in entries}
+        return loaded
+
+
+def row_hashes(storage: TableStorage, rows: pa.Table | pa.RecordBatch) -> Hashes:
+    """The hash of each row's key, partition columns left out, as an index holds it."""
+    fields = storage.schema.key_fields
+    columns = hashed_columns([rows.column(item.name) for item in fields], fields, storage.schema)
+    return key_hashes(columns, [item.type for item in fields])
 
 
 def _hash_of(partition: bytes) -> np.int32:
