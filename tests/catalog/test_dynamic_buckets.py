@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +18,22 @@ from headwater.catalog.table.table import Table
 from headwater.client import connect
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.files.layout import POSTPONE_BUCKET
-from headwater.storage.index.index_file import HASH, index_file_path
+from headwater.storage.index.hash_index import read_hash_index
+from headwater.storage.index.index_file import HASH, IndexManifestEntry, index_file_path
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, staging_writer
 from headwater.storage.jobs.write import WritePlan, write_rows
 from headwater.storage.rows.bucket import key_hashes
+from headwater.storage.snapshot.snapshot import CommitKind
 from headwater.storage.write.table_writer import CommitMessage
 
 SCHEMA = pa.schema(
     [pa.field("p", pa.int32(), False), pa.field("k", pa.int64(), False), ("v", pa.string())]
 )
 Rows: TypeAlias = dict[tuple[int, int], str]
+Task = TypeVar("Task")
+Done = TypeVar("Done")
 Step: TypeAlias = tuple[str, Sequence[tuple[int, int, str]]]
 
 
@@ -58,24 +62,24 @@ def _many(partition: int, keys: Sequence[int], value: str = "v") -> pa.Table:
 
 def _found(table: Table, where: str | None = None) -> Rows:
     rows = table.scan(where=where).to_arrow().to_pylist()
-    found = {(row["p"], row["k"]): row["v"] for row in rows}
-    assert len(found) == len(rows)
-    return found
+    values = {(row["p"], row["k"]): row["v"] for row in rows}
+    assert len(values) == len(rows)
+    return values
 
 
 def _buckets(table: Table) -> dict[tuple[int, int], int]:
     """The bucket of each key, deleted ones included; a key is in one alone."""
-    found: dict[tuple[int, int], int] = {}
+    buckets: dict[tuple[int, int], int] = {}
     for split in table.scan().splits:
         for batch in table.scan(columns=["p", "k"]).read_split(split):
             for row in batch.to_pylist():
-                assert found.setdefault((row["p"], row["k"]), split.bucket) == split.bucket
-    return found
+                assert buckets.setdefault((row["p"], row["k"]), split.bucket) == split.bucket
+    return buckets
 
 
 def _index(table: Table) -> dict[tuple[bytes, int], set[int]]:
     """The hashes of each bucket, as they are stored."""
-    found: dict[tuple[bytes, int], set[int]] = {}
+    index: dict[tuple[bytes, int], set[int]] = {}
     for entry in index_entries(table.storage, table.latest_snapshot()):
         assert entry.index_file.index_type == HASH
         data = table.storage.files.read(
@@ -83,9 +87,9 @@ def _index(table: Table) -> dict[tuple[bytes, int], set[int]]:
         )
         hashes = np.frombuffer(data, ">i4").tolist()
         assert len(hashes) == len(set(hashes)) == entry.index_file.row_count
-        assert (entry.partition, entry.bucket) not in found
-        found[entry.partition, entry.bucket] = set(hashes)
-    return found
+        assert (entry.partition, entry.bucket) not in index
+        index[entry.partition, entry.bucket] = set(hashes)
+    return index
 
 
 def _check(table: Table, expected: Rows) -> None:
@@ -379,8 +383,8 @@ def test_rows_that_tasks_leave_are_placed_together(
     kept = {(1, key): "v" for key in (3, 4, 5)}
     _check(table, {**kept, **new, (1, 80): "other"})
     (orphan,) = tmp_path.rglob("bucket-postpone/*")
-    found = table.remove_orphan_files(older_than=timedelta(0))
-    assert [Path(file.path).name for file in found.files] == [orphan.name]
+    rows = table.remove_orphan_files(older_than=timedelta(0))
+    assert [Path(file.path).name for file in rows.files] == [orphan.name]
     assert not orphan.exists()
 
 
@@ -425,9 +429,197 @@ def test_files_without_an_index_are_refused(tmp_path: Path) -> None:
     assert _found(table) == {(1, 1): "v"}
     with pytest.raises(CorruptData, match="bucket 0 in partition p=1 has files but no hash index"):
         table.write(_many(1, [1]))
-    table.overwrite(_many(1, [1, 2]))
-    table.write(_many(1, [1], "new"))
-    assert _found(table) == {(1, 1): "new", (1, 2): "v"}
+    (damage,) = table.check_files(deep=True).damages
+    assert "has files but no hash index" in damage.problem
+    assert table.rebuild_bucket_indexes() is not None
+    assert table.check_files(deep=True).is_whole
+    table.write(_many(1, [1, 2], "new"))
+    assert _found(table) == {(1, 1): "new", (1, 2): "new"}
+
+
+# Damaged indexes ------------------------------------------------------------------------------
+
+
+def _index_file(table: Table, bucket: int = 0) -> tuple[IndexManifestEntry, Path]:
+    (entry,) = (
+        entry
+        for entry in index_entries(table.storage, table.latest_snapshot())
+        if entry.bucket == bucket
+    )
+    path = index_file_path(table.storage, entry.partition, bucket, entry.index_file)
+    return entry, Path(path.removeprefix("file://"))
+
+
+def _with_bit_changed(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _of_another_engine(table: Table, data: bytes, bucket: int = 0) -> Path:
+    """Replace the index of a bucket by one whose name has no checksum."""
+    entry, path = _index_file(table, bucket)
+    other = path.with_name(f"index-{table.storage.runtime.new_uuid()}-0")
+    other.write_bytes(data)
+    made = replace(entry.index_file, file_name=other.name)
+    message = CommitMessage(
+        entry.partition, bucket, -1,
+        new_index_files=(made,), deleted_index_files=(entry.index_file,),
+    )  # fmt: skip
+    table._new_commit().commit([message])
+    return other
+
+
+def test_every_changed_bit_of_an_index_is_found_on_reading(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(4)))
+    entry, path = _index_file(table)
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        path.write_bytes(_with_bit_changed(data, bit))
+        with pytest.raises(CorruptData, match=r"checksum mismatch.*indexes d\.t"):
+            read_hash_index(table.storage, entry)
+    for bit in (0, 77):
+        path.write_bytes(_with_bit_changed(data, bit))
+        with pytest.raises(CorruptData, match=path.name):
+            table.write(_many(1, [1]))
+        (damage,) = table.check_files().damages
+        assert path.name in damage.problem
+    path.write_bytes(data)
+    assert table.check_files(deep=True).is_whole
+
+
+def test_an_index_of_another_engine_is_compared_with_the_keys(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(4)))
+    data = _index_file(table)[1].read_bytes()
+    path = _of_another_engine(table, data)
+    assert table.check_files(deep=True).is_whole
+    assert table.rebuild_bucket_indexes() is None
+    for bit in range(3, 8 * len(data), 17):
+        path.write_bytes(_with_bit_changed(data, bit))
+        (damage,) = table.check_files(deep=True).damages
+        assert f"{path.name} lacks 1 of the 4 keys of bucket 0" in damage.problem
+    path.write_bytes(data[:4] + data[:4] + data[8:])
+    with pytest.raises(CorruptData, match="holds a hash twice"):
+        table.write(_many(1, [1]))
+    assert not table.check_files().is_whole
+
+
+def test_a_damaged_index_is_rebuilt(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(12)))
+    table.write(_many(2, [7]))
+    table.delete("k = 3")
+    before, buckets = _found(table), _buckets(table)
+    others = {name: hashes for name, hashes in _index(table).items() if name[1] != 1}
+    for damage in (lambda data: _with_bit_changed(data, 5), lambda data: data[:-1], None):
+        _, path = _index_file(table, bucket=1)
+        if damage is None:
+            path.unlink()
+        else:
+            path.write_bytes(damage(path.read_bytes()))
+        rebuilt = table.rebuild_bucket_indexes()
+        assert rebuilt is not None
+        assert (rebuilt.commit_kind, rebuilt.delta_record_count) == (CommitKind.COMPACT, 0)
+        assert table.rebuild_bucket_indexes() is None
+        assert {n: own for n, own in _index(table).items() if n[1] != 1} == others
+        table.write(_many(1, range(12), "v"))
+        table.delete("k = 3")
+        assert (_found(table), _buckets(table)) == (before, buckets)
+    _check(table, before)
+
+
+def test_only_chosen_partitions_are_rebuilt(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    for partition in (1, 2):
+        table.write(_many(partition, [7]))
+    for entry in index_entries(table.storage, table.latest_snapshot()):
+        path = index_file_path(table.storage, entry.partition, entry.bucket, entry.index_file)
+        Path(path.removeprefix("file://")).write_bytes(b"1234")
+    assert table.rebuild_bucket_indexes({"p": 1}) is not None
+    table.write(_many(1, [7], "new"))
+    with pytest.raises(CorruptData, match="hash index"):
+        table.write(_many(2, [7], "new"))
+    assert table.rebuild_bucket_indexes(where="p = 2") is not None
+    table.write(_many(2, [7], "new"))
+    assert _found(table) == {(1, 7): "new", (2, 7): "new"}
+
+
+def test_a_key_in_two_buckets_is_named_and_not_chosen_from(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(5)))
+    data = _index_file(table)[1].read_bytes()
+    # As a changed bit does with an index of another engine: the key comes a second time.
+    path = _of_another_engine(table, _with_bit_changed(data, 0))
+    table.write(_many(1, range(5), "new"))
+    assert table.scan().count() == 6
+    problems = [damage.problem for damage in table.check_files(deep=True).damages]
+    assert any(f"{path.name} lacks 1 of the 5 keys" in problem for problem in problems)
+    with pytest.raises(CorruptData, match=r"bucket 0; .* bucket 1; nothing tells") as refused:
+        table.rebuild_bucket_indexes()
+    assert any(refused.value.message == problem for problem in problems)
+    rows = table.scan().to_arrow().to_pylist()
+    (key,) = (row["k"] for row in rows if row["v"] == "v")
+    assert f"p=1, k={key} in bucket 0" in refused.value.message
+    table.delete(f"k = {key}")
+    assert table.scan().count() == 4
+    # The key is nowhere now: what is left in the first bucket is that it was deleted.
+    assert table.rebuild_bucket_indexes() is None
+    assert table.check_files(deep=True).is_whole
+    table.write(_many(1, range(5), "last"))
+    _check(table, {(1, k): "last" for k in range(5)})
+
+
+def test_indexes_that_share_a_hash_are_named_and_rebuilt(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(10)))
+    first, second = (_index_file(table, bucket)[1].read_bytes() for bucket in (0, 1))
+    _of_another_engine(table, first[:-4] + second[:4])
+    with pytest.raises(CorruptData, match="buckets 0 and 1 in partition p=1 share 1 hashes"):
+        table.write(_many(1, [1]))
+    problems = [damage.problem for damage in table.check_files(deep=True).damages]
+    assert any("share 1 hashes" in problem for problem in problems)
+    assert table.rebuild_bucket_indexes() is not None
+    assert table.check_files(deep=True).is_whole
+    table.write(_many(1, range(10), "new"))
+    _check(table, {(1, k): "new" for k in range(10)})
+
+
+def test_a_rebuild_starts_over_when_rows_came_meanwhile(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write(_many(1, range(5)))
+    table.delete("k = 3")
+    table.compact(full=True)
+    _, path = _index_file(table)
+    data = path.read_bytes()
+
+    class Meanwhile(LocalExecutor):
+        """Writes a key that only the old index knows while tasks run."""
+
+        def run(self, function: Callable[[Task], Done], tasks: Sequence[Task]) -> Iterator[Done]:
+            done = list(super().run(function, tasks))
+            if not self.has_run:
+                self.has_run = True
+                path.write_bytes(data)
+                table.write(_many(1, [3], "late"))
+            return iter(done)
+
+        has_run = False
+
+    path.write_bytes(_with_bit_changed(data, 0))
+    executor = Meanwhile(1)
+    table.rebuild_bucket_indexes(executor=executor)
+    assert executor.has_run
+    # It fills the bucket, unless the index still has the other key.
+    table.write(_many(1, [9], "new"))
+    table.write(_many(1, range(5), "new"))
+    _check(table, {(1, k): "new" for k in (*range(5), 9)})
+
+
+def test_tables_without_hash_indexes_have_none_to_rebuild(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="it has none"):
+        _table(tmp_path, {"bucket": "2"}).rebuild_bucket_indexes()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -26,6 +27,7 @@ from headwater.storage.schema.change import (
 )
 from headwater.storage.snapshot.snapshot import CommitKind
 from headwater.storage.types.data_type import parse_type
+from headwater.storage.write.table_writer import CommitMessage
 
 SCHEMA = pa.schema(
     [pa.field("k", pa.int64(), False), ("v", pa.int64()), ("t", pa.string()), ("x", pa.float64())]
@@ -49,10 +51,10 @@ def _rows(keys: Sequence[int], values: Sequence[int | None]) -> pa.Table:
 
 
 def _keys(table: Table, where: str) -> list[int]:
-    found = sorted(table.scan(columns=["k"], where=where).to_arrow()["k"].to_pylist())
+    keys = sorted(table.scan(columns=["k"], where=where).to_arrow()["k"].to_pylist())
     plain = table.with_options({"file-index.read.enabled": "false"})
-    assert found == sorted(plain.scan(columns=["k"], where=where).to_arrow()["k"].to_pylist())
-    return found
+    assert keys == sorted(plain.scan(columns=["k"], where=where).to_arrow()["k"].to_pylist())
+    return keys
 
 
 def _files(table: Table) -> list[DataFile]:
@@ -373,3 +375,68 @@ def test_rows_that_a_deletion_vector_deletes_stay_deleted(tmp_path: Path) -> Non
     table.delete("k >= 100 AND k < 900")
     assert _keys(table, "v = 3") == [*range(3, 100, 10), *range(903, 1000, 10)]
     assert _keys(table, "v = 3 AND k = 203") == []
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "missing"])
+def test_a_damaged_index_file_is_rebuilt(tmp_path: Path, damage: str) -> None:
+    table = _table(tmp_path, INDEXES | BESIDE)
+    table.write(_rows([1, 2, 3], [1, 2, None]))
+    table.write(_rows([4], [4]))
+    path = _paths(table)[0]
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-2] if damage == "cut" else data[:-1] + bytes([data[-1] ^ 1]))
+    problems = [damage.problem for damage in table.check_files().damages]
+    assert len(problems) == 1
+    assert path.name in problems[0]
+    snapshot = table.rewrite_file_indexes()
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.COMPACT
+    assert table.rewrite_file_indexes() is None
+    for value in (1, 2, 4):
+        assert _keys(table, f"v = {value} AND t = 'text {value}'") == [value]
+    assert _keys(table, "v IS NULL") == [3]
+    # The files of the latest snapshot are checked, too, not only those of the first.
+    (renewed,) = (name for file in _files(table) for name in file.extra_files if "parquet-" in name)
+    (path,) = _paths(table, renewed)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert any(renewed in damage.problem for damage in table.check_files().damages)
+
+
+def test_an_embedded_index_is_checked_and_rebuilt(tmp_path: Path) -> None:
+    table = _table(tmp_path, INDEXES | EMBEDDED)
+    table.write(_rows([1, 2], [1, 2]))
+    (split,) = table.scan().splits
+    (file,) = split.files
+    index = file.embedded_file_index
+    assert index is not None
+    damaged = replace(file, embedded_file_index=index[:-1] + bytes([index[-1] ^ 1]))
+    message = CommitMessage(
+        split.partition, 0, -1, compact_before=(file,), compact_after=(damaged,)
+    )
+    table._new_commit().commit([message])
+    with pytest.raises(CorruptData, match=r"checksum mismatch.*rewrite-file-indexes"):
+        table.scan(where="k = 1 AND v = 1 AND x = 0.25 AND t = 'text 1'").to_arrow()
+    (problem,) = (damage.problem for damage in table.check_files().damages)
+    assert "in its manifest" in problem
+    assert table.rewrite_file_indexes() is not None
+    assert _keys(table, "v = 1 AND t = 'text 1' AND x = 0.25") == [1]
+    assert [file.embedded_file_index for file in _files(table)] == [index]
+
+
+def test_an_index_of_other_rows_is_found_by_a_deep_check(tmp_path: Path) -> None:
+    table = _table(tmp_path, INDEXES | BESIDE)
+    table.write(_rows([1, 2], [1, 2]))
+    table.write(_rows([3, 4], [3, 4]))
+    first, second = _paths(table)
+    first.write_bytes(second.read_bytes())
+    assert table.check_files().is_whole
+    assert [first.name in damage.problem for damage in table.check_files(deep=True).damages] == [
+        True
+    ]
+    assert table.rewrite_file_indexes() is None
+    assert table.rewrite_file_indexes(rebuild=True) is not None
+    for value in (1, 2, 3, 4):
+        assert _keys(table, f"v = {value} AND t = 'text {value}'") == [value]

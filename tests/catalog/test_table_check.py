@@ -113,9 +113,9 @@ def test_a_table_that_is_whole_has_no_damage(table: Table, marked: Table) -> Non
 
 
 def names(table: Table, pattern: str) -> list[Path]:
-    found = sorted(path for path in home(table).glob(pattern) if path.is_file())
-    assert found
-    return found
+    paths = sorted(path for path in home(table).glob(pattern) if path.is_file())
+    assert paths
+    return paths
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_a_rollback_during_a_check_is_no_damage(lake: Lake) -> None:
     known: list[dict[str, Snapshot]] = []
 
     def latest() -> dict[str, Snapshot]:
-        found = made.latest_snapshot()
-        assert found is not None
-        known.append({"main": found})
+        snapshot = made.latest_snapshot()
+        assert snapshot is not None
+        known.append({"main": snapshot})
         if len(known) == 1:
             made.rollback(snapshot_id=1)
         return known[-1]
@@ -263,7 +263,7 @@ def test_a_changed_bit_is_found_in_every_format(lake: Lake, file_format: str) ->
         for _ in range(25):
             bit = numbers.randrange(len(text) * 8)
             if re.search(rb"headwater.crc32|HWCRC32", text[max(0, bit // 8 - 15) : bit // 8 + 16]):
-                continue  # a checksum that is called something else is none, and the rest is whole
+                continue  # a checksum under another name is not read, and the rest is whole
             with changed(path, lambda text, bit=bit: with_bit_changed(text, bit)):  # type: ignore[misc]
                 assert not table.check_files(deep=True).is_whole, (path.name, bit)
     assert table.check_files(deep=True).is_whole
@@ -292,3 +292,105 @@ def test_a_latest_snapshot_that_is_not_the_catalog_s_is_found(table: Table) -> N
     problems = [damage.problem for damage in table.check_files().damages]
     later.unlink()
     assert any("is not known to it" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "problem"),
+    [
+        ("snapshot/LATEST", b"1\xb2", "expected a number"),
+        ("snapshot/LATEST", b"", "expected a number"),
+        ("snapshot/LATEST", b"90", "names number 90, which does not exist"),
+        ("snapshot/EARLIEST", b"90", "names number 90, which does not exist"),
+        ("snapshot/EARLIEST", b"!", "expected a number"),
+        ("branch/branch-b/snapshot/EARLIEST", b"q", "expected a number"),
+        ("branch/branch-b/snapshot/LATEST", b"90", "names number 90, which does not exist"),
+    ],
+)
+def test_hints_that_lead_nowhere_are_found(
+    table: Table, pattern: str, text: bytes, problem: str
+) -> None:
+    (path,) = names(table, pattern)
+    with changed(path, lambda _: text):
+        (damage,) = table.check_files().damages
+        assert (path.name in damage.needed_by, problem in damage.problem) == (True, True)
+        assert "delete the file" in damage.problem
+    with changed(path, None):
+        assert table.check_files().is_whole
+    assert table.check_files().is_whole
+
+
+def test_a_hint_that_is_behind_is_only_noted(table: Table) -> None:
+    (path,) = names(table, "snapshot/LATEST")
+    assert table.check_files().notes == []
+    with changed(path, lambda _: b"1"):
+        check = table.check_files()
+        assert (check.damages, check.warnings) == ([], [])
+        (note,) = check.notes
+        assert "LATEST names snapshot 1" in note
+
+
+def test_hints_of_changelogs_are_checked(lake: Lake) -> None:
+    options = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.min": "9",
+               "changelog.num-retained.max": "9", "snapshot.num-retained.min": "1",
+               "snapshot.num-retained.max": "1"}  # fmt: skip
+    made = lake.create_table("db.hinted", SCHEMA, primary_keys=["k"], options=options)
+    for key in range(4):
+        made.write({"k": [key], "v": ["x"], "day": ["d"]})
+    for name, text in (
+        ("EARLIEST", b"x"),
+        ("LATEST", b"x"),
+        ("EARLIEST", b"77"),
+        ("LATEST", b"77"),
+    ):
+        (path,) = names(made, f"changelog/{name}")
+        with changed(path, lambda _, text=text: text):  # type: ignore[misc]
+            (damage,) = made.check_files().damages
+            assert f"changelog/{name}" in damage.problem
+    assert made.check_files().is_whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}",
+        b'{"nextSnapshot": 0}',
+        b'{"nextSnapshot": "2"}',
+        b'{"nextSnapshot": 9223372036854775808}',
+        b'{"nextSnapshot": 2',
+    ],
+)
+@pytest.mark.parametrize("remedy", ["reset", "delete"])
+def test_a_damaged_consumer_is_found_and_repaired(lake: Lake, text: bytes, remedy: str) -> None:
+    name = f"db.read_{remedy}_{len(text)}"
+    made = lake.create_table(name, SCHEMA, options={"write-only": "true"})
+    for key in range(3):
+        made.write({"k": [key], "v": ["x"], "day": ["d"]})
+    made.create_tag("t", 2)
+    made.create_branch("side", tag="t")
+    for table in (made, made.branch("side")):
+        table.consumer("reader").reset(3)
+        assert (made.check_files().damages, made.check_files().warnings) == ([], [])
+        (path,) = home(table).rglob("consumer-reader")
+        path.write_bytes(text)
+        (damage,) = made.check_files().damages
+        assert "consumer reader" in damage.needed_by
+        assert f"headwater consumer {remedy}" in damage.problem
+        consumer = table.consumer("reader")
+        if remedy == "delete":
+            consumer.delete()
+        else:
+            consumer.reset(2)
+        assert made.check_files().is_whole
+        table.consumer("reader").delete()
+
+
+def test_a_consumer_beyond_the_latest_snapshot_is_warned_of(lake: Lake) -> None:
+    made = lake.create_table("db.ahead", SCHEMA)
+    made.write({"k": [1], "v": ["x"], "day": ["d"]})
+    made.consumer("reader").reset(2)
+    assert made.check_files().warnings == []
+    made.consumer("reader").reset(6)
+    check = made.check_files()
+    assert check.is_whole
+    assert ["consumer-reader is at snapshot 6" in warning for warning in check.warnings] == [True]

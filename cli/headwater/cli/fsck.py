@@ -43,6 +43,8 @@ def fsck(
             print(f"… and {check.damage_count - len(check.damages)} more")
         for warning in check.warnings:
             print(f"warning: {warning}")
+        for note in check.notes:
+            print(f"note: {note}")
         print(_summary(check))
     if not check.is_whole:
         raise typer.Exit(_DAMAGED)

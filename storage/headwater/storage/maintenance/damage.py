@@ -41,7 +41,8 @@ class TableCheck:
         damages: The damages, at most `MOST_DAMAGES`.
         damage_count: The number of them.
         warnings: Sentences about files that may have been lost, or deleted on purpose.
-        feed_was_read: True if tags and consumers were compared with the change feed.
+        notes: Sentences about what is not as usual, and harms nothing.
+        feed_was_read: Whether tags and consumers were compared with the change feed.
         schemas, snapshots, tags, changelogs, manifests, data_files, index_files: How many were
             looked at; a manifest is a list of files or a list of manifests.
         rows: The rows in the data files, changelog files and retractions included.
@@ -54,6 +55,7 @@ class TableCheck:
     damages: list[Damage] = field(default_factory=list)
     damage_count: int = 0
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     feed_was_read: bool = False
     schemas: int = 0
     snapshots: int = 0
@@ -69,5 +71,5 @@ class TableCheck:
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is damaged."""
+        """Whether nothing is damaged."""
         return not self.damage_count

@@ -1,14 +1,17 @@
 """The files that a table's snapshots, tags and changelogs name, looked at once each.
 
 Lists and manifests are read and compared with the sizes and counts that were written down, and each
-file they name is looked at: its size, its number of rows, its index.
+file they name is looked at: its size, its row count, its indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+
+import pyarrow as pa
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.formats.blob_file import BLOB_SUFFIX, check_blobs
@@ -16,16 +19,23 @@ from headwater.storage.formats.blob_references import REFERENCES_SUFFIX, parsed_
 from headwater.storage.formats.registry import format_of_file
 from headwater.storage.formats.system_columns import data_file_fields
 from headwater.storage.index.deletion_files import read_deletion_vectors
-from headwater.storage.index.file_index.data_file import file_indexes_of
+from headwater.storage.index.file_index.check import check_bodies, check_values
+from headwater.storage.index.file_index.data_file import file_indexes_of, index_files
 from headwater.storage.index.hash_index import read_hash_index
 from headwater.storage.index.index_file import IndexManifestEntry, index_file_path
 from headwater.storage.index.manifest import read_index_manifest
+from headwater.storage.maintenance.bucket_indexes import (
+    has_hash_indexes,
+    index_problems,
+    indexed_partitions,
+)
 from headwater.storage.maintenance.damage import MOST_DAMAGES, Damage, Root, TableCheck
 from headwater.storage.maintenance.listed_sizes import ListedSizes
 from headwater.storage.manifest.data_file import FileKind, ManifestEntry
 from headwater.storage.manifest.manifest import ManifestFile, read_manifest, read_manifest_list
+from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.managed_blobs import pack_path, valued_rows
-from headwater.storage.rows.partition import bucket_directory
+from headwater.storage.rows.partition import bucket_directory, partition_values
 from headwater.storage.schema.blob_columns import managed_blob_columns
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.table_statistics import read_statistics
@@ -35,6 +45,7 @@ from headwater.storage.types.data_type import DataField, Json
 __all__ = ["NamedFiles"]
 
 _WAITING = 64
+_BATCH_ROWS = 65536
 
 
 class NamedFiles:
@@ -144,18 +155,39 @@ class NamedFiles:
                 continue
             directory = bucket_directory(storage, entry.partition, entry.bucket)
             path, *belonging = entry.file.paths(directory)
-            if not self._is_new(path):
+            # The same file is committed again when it gets other indexes.
+            indexes = f"{path}\0{index_files(entry.file)}{entry.file.embedded_file_index!r}"
+            is_new_file, are_new_indexes = self._is_new(path), self._is_new(indexes)
+            if not (is_new_file or are_new_indexes):
                 continue
-            self.found.data_files += 1
-            is_there = self._is_there(root, path, entry.file.file_size)
-            for other in belonging:
+            self.found.data_files += is_new_file
+            is_there = not is_new_file or self._is_there(root, path, entry.file.file_size)
+            for other in filter(self._is_new, belonging):
                 is_there = self._is_there(root, other, None) and is_there
                 if is_there and other.endswith(REFERENCES_SUFFIX):
                     self.attempt(root, partial(self._packs, storage, root, other))
             if is_there:
-                work = partial(_read_file, storage, entry, path, self._deep)
-                self._waiting.append((root, self._pool.submit(work)))
-                self._take_answers(_WAITING)
+                if is_new_file:
+                    self._submit(root, partial(_read_file, storage, entry, path, self._deep))
+                self._submit(root, partial(_check_indexes, storage, entry, path, self._deep))
+
+    def _submit(self, root: Root, work: Callable[[], int]) -> None:
+        self._waiting.append((root, self._pool.submit(work)))
+        self._take_answers(_WAITING)
+
+    def bucket_indexes(self, storage: TableStorage, root: Root, snapshot: Snapshot) -> None:
+        """Compare hash indexes with the keys of their buckets, in a deep check."""
+        if not self._deep or not has_hash_indexes(storage.schema):
+            return
+        try:
+            partitions = indexed_partitions(storage, snapshot)
+        except CorruptData:
+            return  # reported when the snapshot was read
+        for partition in partitions:
+            # A data file that cannot be read was reported with its snapshot.
+            with suppress(CorruptData):
+                for problem in index_problems(storage, partition):
+                    self.damage(root, problem)
 
     def _packs(self, storage: TableStorage, root: Root, path: str) -> None:
         """Look for the packs of BLOBs that a data file's rows refer to."""
@@ -193,7 +225,7 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
     """The rows of a data file, all of whose pages are read if `deep`.
 
     Raises:
-        CorruptData: It cannot be read, or has other rows or indexes than the manifest says.
+        CorruptData: It cannot be read, or has other rows than its manifest entry.
         Unsupported: Headwater does not read such a file.
     """
     file = entry.file
@@ -217,5 +249,29 @@ def _read_file(storage: TableStorage, entry: ManifestEntry, path: str, deep: boo
     rows = sum(int(batch.num_rows) for batch in read)
     if rows != file.row_count:
         raise CorruptData(f"{path} has {rows} rows where {file.row_count} were written")
-    file_indexes_of(storage.files, file, path)
     return rows
+
+
+def _check_indexes(storage: TableStorage, entry: ManifestEntry, path: str, deep: bool) -> int:
+    """Check the indexes of a data file, and compare them with its rows if `deep`; 0.
+
+    Raises:
+        CorruptData: They are missing, damaged, or not those of the file.
+    """
+    file = entry.file
+    container = file_indexes_of(storage.files, file, path)
+    if container is None:
+        return 0
+    schema = storage.schema_by_id(file.schema_id)
+    if not deep:
+        check_bodies(container, schema, file.row_count)
+        return 0
+    directory = bucket_directory(storage, entry.partition, entry.bucket)
+    values = partition_values(storage, entry.partition)
+    reader = BucketFiles(storage.at_schema(file.schema_id), directory, values)
+
+    def rows(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return reader.open(file, partial=True).rows(columns, None, _BATCH_ROWS)
+
+    check_values(container, schema, file.row_count, rows)
+    return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -18,7 +19,7 @@ from itertools import pairwise
 from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.files.layout import MAIN_BRANCH, TableLayout
 from headwater.storage.maintenance.damage import Root, TableCheck
-from headwater.storage.maintenance.lost_ends import lost_ends
+from headwater.storage.maintenance.lost_ends import damaged_hints, late_hint, lost_ends
 from headwater.storage.maintenance.named_files import NamedFiles
 from headwater.storage.maintenance.orphans import find_orphan_files
 from headwater.storage.maintenance.reachable import (
@@ -30,6 +31,7 @@ from headwater.storage.maintenance.reachable import (
 from headwater.storage.scan.plan import live_entries
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.changelog import changelog_file_ids, read_changelog_file
+from headwater.storage.snapshot.consumer import check_consumer_file, consumer_statuses
 from headwater.storage.snapshot.files import read_snapshot_file, snapshot_file_ids
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.snapshot.tag import read_tag_file, tag_names
@@ -39,6 +41,7 @@ __all__ = ["check_table"]
 
 _AT_ONCE = 4
 _ATTEMPTS = 3
+_SECONDS_BETWEEN_READS = 0.2
 # Younger files may be about to be committed.
 _ORPHAN_MILLIS = 24 * 60 * 60 * 1000
 
@@ -135,6 +138,52 @@ class _Check:
         # Expiry takes the oldest first.
         self._holes(changelogs, "changelog", suffix, layout.changelog)
         self._files.found.warnings += lost_ends(files, layout)
+        self._bucket_indexes(storage, line, suffix)
+        self._hints_and_consumers(storage, line, suffix)
+
+    def _bucket_indexes(self, storage: TableStorage, line: Sequence[int], where: str) -> None:
+        """Compare hash indexes with the keys of their buckets in the latest snapshot."""
+        layout = storage.layout
+        latest = self._latest.get(layout.branch)
+        with suppress(CorruptData, NotFound, Unsupported):  # reported when it was read
+            if latest is None and line:
+                latest = storage.snapshot(line[-1])
+            if latest is None:
+                return
+            path = layout.schema(latest.schema_id)
+            schema = TableSchema.from_json(storage.files.read(path), path)
+            root = Root(f"snapshot {latest.id}{where}", layout.snapshot(latest.id))
+            self._files.bucket_indexes(storage.with_schema(schema), root, latest)
+
+    def _hints_and_consumers(self, storage: TableStorage, line: Sequence[int], suffix: str) -> None:
+        files, layout, found = storage.files, storage.layout, self._files.found
+        for path, problem in damaged_hints(files, layout):
+            self._files.damage(Root(f"hint {path.rpartition('/')[2]}{suffix}", path), problem)
+        latest = self._latest.get(layout.branch)
+        last = line[-1] if latest is None and line else 0 if latest is None else latest.id
+        late = late_hint(files, layout, last)
+        if late is not None:
+            found.notes.append(late)
+        for consumer_id, _ in consumer_statuses(files, layout):
+            root = Root(f"consumer {consumer_id}{suffix}", layout.consumer(consumer_id))
+            self._files.attempt(root, partial(self._consumer, storage, consumer_id, last))
+
+    def _consumer(self, storage: TableStorage, consumer_id: str, latest: int) -> None:
+        try:
+            consumer = check_consumer_file(storage.files, storage.layout, consumer_id)
+        except CorruptData:
+            # Engines that write it in place may be about to.
+            storage.runtime.sleep(_SECONDS_BETWEEN_READS)
+            consumer = check_consumer_file(storage.files, storage.layout, consumer_id)
+        if consumer is not None and consumer.next_snapshot > latest + 1:
+            now = self._now().get(storage.layout.branch)
+            if now is None or consumer.next_snapshot > now.id + 1:
+                self._files.found.warnings.append(
+                    f"{storage.layout.consumer(consumer_id)} is at snapshot "
+                    f"{consumer.next_snapshot}, and the latest is {latest}: its reader would pass "
+                    "over the snapshots between them; if the table was not rolled back, the file "
+                    "was changed: set it with 'headwater consumer reset'"
+                )
 
     def _schemas(self, storage: TableStorage, suffix: str) -> None:
         layout = storage.layout

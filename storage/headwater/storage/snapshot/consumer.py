@@ -21,6 +21,7 @@ from headwater.storage.types.data_type import Json
 __all__ = [
     "Consumer",
     "check_consumer",
+    "check_consumer_file",
     "check_consumer_id",
     "consumer_statuses",
     "delete_consumer_file",
@@ -32,6 +33,10 @@ __all__ = [
 _PREFIX = "consumer-"
 # Java reads it as a long; what it cannot read, it takes for a broken file.
 _LARGEST = 2**63 - 1
+_REPAIR = (
+    "until it is repaired, no snapshot of the table expires: set it with 'headwater consumer "
+    "reset', or delete it with 'headwater consumer delete'"
+)
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,10 @@ class Consumer:
         try:
             document = json.loads(text)
         except ValueError as error:
-            raise CorruptData(f"{where} is not valid JSON: {error}") from error
+            raise CorruptData(f"{where} is not valid JSON: {error}; {_REPAIR}") from error
         following = document.get("nextSnapshot") if isinstance(document, dict) else None
         if not isinstance(following, int) or isinstance(following, bool):
-            raise CorruptData(f"{where} lacks an integer 'nextSnapshot'")
+            raise CorruptData(f"{where} lacks an integer 'nextSnapshot'; {_REPAIR}")
         last = document.get("lastSnapshotUuid")
         uuid = last if isinstance(last, str) else None
         full_read = document.get("fullRead") is True
@@ -89,12 +94,12 @@ class Consumer:
 
 
 def check_consumer_id(consumer_id: str) -> None:
-    """Refuse an id that cannot name a file; raises Invalid."""
+    """Reject an id that cannot name a file; raises Invalid."""
     check_file_label(consumer_id, "consumer")
 
 
 def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> Consumer | None:
-    """A consumer from its file, without its time; None when there is none.
+    """A consumer from its file, without its time; None when it does not exist.
 
     Raises:
         CorruptData: The file is not a consumer's.
@@ -104,6 +109,23 @@ def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str)
         return Consumer.from_json(consumer_id, files.read(path), path)
     except NotFound:
         return None
+
+
+def check_consumer_file(
+    files: FileAccess, layout: TableLayout, consumer_id: str
+) -> Consumer | None:
+    """A consumer from its file, as `read_consumer_file`, if its position can be one.
+
+    Raises:
+        CorruptData: The file is not a consumer's, or its position is not the id of a snapshot.
+    """
+    consumer = read_consumer_file(files, layout, consumer_id)
+    if consumer is not None and not 1 <= consumer.next_snapshot <= _LARGEST:
+        raise CorruptData(
+            f"{layout.consumer(consumer_id)} has 'nextSnapshot' {consumer.next_snapshot}, which "
+            f"cannot be the id of a snapshot; {_REPAIR}"
+        )
+    return consumer
 
 
 def consumer_statuses(files: FileAccess, layout: TableLayout) -> list[tuple[str, int]]:
@@ -160,6 +182,6 @@ def write_consumer_file(files: FileAccess, layout: TableLayout, consumer: Consum
 
 
 def delete_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> None:
-    """Delete a consumer; nothing happens when there is none."""
+    """Delete a consumer; nothing happens when it does not exist."""
     check_file_label(consumer_id, "consumer", is_new=False)
     files.delete(layout.consumer(consumer_id))
