@@ -227,7 +227,7 @@ class Interleaver:
         if key not in self._orders:
             self.state.restore()
             succeeds = self._succeed(order)
-            self._orders[key] = self._look(self.state.digest(), {}).view if succeeds else None
+            self._orders[key] = self._look(self.state.digest(), None).view if succeeds else None
         return self._orders[key]
 
     def _succeed(self, order: Sequence[_Step]) -> bool:
@@ -243,9 +243,15 @@ class Interleaver:
 
     # A look at everything ---------------------------------------------------------------------
 
-    def _look(self, digest: bytes, held: Mapping[str, int]) -> _Findings:
-        """Look at everything there is, unless the same was looked at before."""
-        key = (digest, tuple(sorted(held.items())))
+    def _look(self, digest: bytes, held: Mapping[str, int] | None) -> _Findings:
+        """Look at everything there is, unless the same was looked at before.
+
+        Args:
+            digest: Tells what there is from other results.
+            held: The positions of consumers whose snapshots have to be there, by consumer; None
+                only looks at what a user sees.
+        """
+        key = (digest, None if held is None else tuple(sorted(held.items())))
         if key not in self._findings:
             self._findings[key] = findings = _Findings()
             with findings.works("the catalog"), self.state.opened("9") as lake:
@@ -261,23 +267,28 @@ class Interleaver:
                         self._look_at(findings, lake.table(f"s.{name}"), held)
         return self._findings[key]
 
-    def _look_at(self, findings: _Findings, table: Table, held: Mapping[str, int]) -> None:
+    def _look_at(self, findings: _Findings, table: Table, held: Mapping[str, int] | None) -> None:
         branches = {"main": table, **{branch: table.branch(branch) for branch in table.branches()}}
-        findings.violations += [f"fsck: {damage}" for damage in table.check_files().damages]
         self._look_at_references(findings, branches)
-        for consumer in table.consumers():
-            findings.view[f"consumer {consumer.consumer_id}"] = consumer.next_snapshot
-            if held.get(consumer.consumer_id) == consumer.next_snapshot:
-                with findings.works(f"what consumer {consumer.consumer_id} has yet to read"):
-                    since = consumer.next_snapshot - 1
-                    table.changes(since=since, skip_overwrites=True).to_arrow()
-        if table.identifier.table != "t" or findings.violations:
+        consumers = {each.consumer_id: each.next_snapshot for each in table.consumers()}
+        findings.view.update({f"consumer {name}": number for name, number in consumers.items()})
+        if held is None:
             return
+        findings.violations += [f"fsck: {damage}" for damage in table.check_files().damages]
+        for name, number in consumers.items():
+            if held.get(name) == number:
+                with findings.works(f"what consumer {name} has yet to read"):
+                    table.changes(since=number - 1, skip_overwrites=True).to_arrow()
+        if table.identifier.table == "t" and not findings.violations:
+            self._work_on(findings, branches)
+
+    def _work_on(self, findings: _Findings, branches: Mapping[str, Table]) -> None:
+        """Commit to all branches and expire snapshots, after which all has to be there still."""
         for branch, handle in branches.items():
             with findings.works(f"a write to branch {branch}"):
                 handle.write(_another_row(handle))
         with findings.works("an expiry"):
-            expire_all(table)
+            expire_all(branches["main"])
         again = _Findings()
         self._look_at_references(again, branches)
         findings.violations += [f"after another expiry, {text}" for text in again.violations]
