@@ -302,6 +302,7 @@ def test_a_latest_snapshot_that_is_not_the_catalog_s_is_found(table: Table) -> N
         ("snapshot/LATEST", b"90", "names number 90, which does not exist"),
         ("snapshot/EARLIEST", b"90", "names number 90, which does not exist"),
         ("snapshot/EARLIEST", b"!", "expected a number"),
+        ("snapshot/EARLIEST", b"2", "hides snapshot 1 from some readers"),
         ("branch/branch-b/snapshot/EARLIEST", b"q", "expected a number"),
         ("branch/branch-b/snapshot/LATEST", b"90", "names number 90, which does not exist"),
     ],
@@ -340,6 +341,7 @@ def test_hints_of_changelogs_are_checked(lake: Lake) -> None:
         ("EARLIEST", b"x"),
         ("LATEST", b"x"),
         ("EARLIEST", b"77"),
+        ("EARLIEST", b"2"),
         ("LATEST", b"77"),
     ):
         (path,) = names(made, f"changelog/{name}")
