@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
+from traceback import clear_frames
+from typing import TypeAlias
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,6 +29,7 @@ from headwater.storage.errors import (
 
 __all__ = [
     "REQUEST_ID_HEADER",
+    "clear_unexpected",
     "error_response",
     "install_error_handlers",
     "invalid_body",
@@ -34,6 +37,8 @@ __all__ = [
     "place_in",
     "status_of",
 ]
+
+Handler: TypeAlias = Callable[[Request, Exception], Awaitable[JSONResponse]]
 
 _LOG = logging.getLogger("headwater.server.requests")
 
@@ -94,10 +99,47 @@ def _shortened(message: str) -> str:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of `app` with `error_response`."""
-    app.add_exception_handler(HeadwaterError, _known_error)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(HeadwaterError, _dropping_tracebacks(_known_error))
+    app.add_exception_handler(RequestValidationError, _dropping_tracebacks(_invalid_request))
+    app.add_exception_handler(HTTPException, _dropping_tracebacks(_framework_error))
     app.add_exception_handler(Exception, _unexpected_error)
+
+
+def _dropping_tracebacks(handle: Handler) -> Handler:
+    """Make a handler drop the tracebacks of an error and of the errors that led to it.
+
+    The frame that waited for a thread refers to the error that was raised there. With its
+    traceback that is a cycle of references, and what its frames refer to, such as the request's
+    body, would stay in memory until Python's collector runs.
+    """
+
+    async def handle_error(request: Request, error: Exception) -> JSONResponse:
+        response = await handle(request, error)
+        for link in _chain_of(error):
+            link.__traceback__ = None
+        return response
+
+    return handle_error
+
+
+def clear_unexpected(error: Exception) -> None:
+    """Clear the frames of an error that no handler of ours takes, whose traceback is logged later.
+
+    See `_dropping_tracebacks`. Handled errors are left alone: several requests may share one, and
+    clearing the frame of a coroutine ends it.
+    """
+    if not isinstance(error, HeadwaterError | RequestValidationError | HTTPException):
+        for link in _chain_of(error):
+            clear_frames(link.__traceback__)
+
+
+def _chain_of(error: BaseException) -> Sequence[BaseException]:
+    """An error, and those that it was raised from or while handling."""
+    chain = [error]
+    for link in chain:
+        causes = (link.__cause__, link.__context__)
+        chain += [cause for cause in causes if cause is not None and cause not in chain]
+    return chain
 
 
 async def _known_error(request: Request, error: Exception) -> JSONResponse:

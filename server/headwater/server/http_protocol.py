@@ -80,8 +80,13 @@ class HttpProtocol(HttpToolsProtocol):
         """End."""
         self._is_ending = True
         self._open.leave(self)
-        self._stop_timer()
         super().connection_lost(exc)
+        self._stop_timer()
+        # Without these the connection is a cycle of references, which holds its last request until
+        # Python's collector runs.
+        self.pipeline.clear()
+        self.cycle = self.scope = None  # type: ignore[assignment]
+        self._joining.release()
 
     def eof_received(self) -> None:
         """The client says no more; the connection closes when this returns, which sends no more."""
@@ -294,6 +299,10 @@ class _Joining:
         # The client may have gone meanwhile.
         if data and not self.is_closing():
             self._transport.write(data)
+
+    def release(self) -> None:
+        """Forget the protocol, whose connection has ended."""
+        self.close = self._transport.close
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

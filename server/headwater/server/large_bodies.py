@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from headwater.catalog.wire.tables import ERROR_KIND_HEADER
-from headwater.server.errors import invalid_body, place_in
+from headwater.server.errors import clear_unexpected, invalid_body, place_in
 from headwater.server.json_slices import check_count, decode, unique
 from headwater.storage.errors import Invalid
 
@@ -43,7 +43,14 @@ class BodyRoute(APIRoute):
             model = annotation
 
         async def handle_body(request: Request) -> Response:
-            return await handle(_Request(request.scope, request.receive, model))
+            body_request = _Request(request.scope, request.receive, model)
+            try:
+                return await handle(body_request)
+            except Exception as error:
+                clear_unexpected(error)
+                raise
+            finally:
+                body_request.release()
 
         return handle_body
 
@@ -73,6 +80,11 @@ class _Request(Request):
             except ValueError as error:
                 raise _refusal(f"cannot be read: {error}") from None
         return await to_thread.run_sync(_read, body, self._model)
+
+    def release(self) -> None:
+        """Forget the body: frames of errors that were caught may refer to the request."""
+        for name in ("_body", "_json"):
+            self.__dict__.pop(name, None)
 
 
 def _read(body: bytes, model: type[BaseModel] | None) -> object:

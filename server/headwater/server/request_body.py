@@ -6,6 +6,8 @@ A body that is no text is refused only when a route reads it: what the path name
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -81,6 +83,7 @@ class RequestBody:
             await answer(scope, receive, send)
             return
         whole = bytes(body)
+        body.clear()
         if not _is_as_signed(scope, whole):
             await _NOT_SIGNED(scope, receive, send)
             return
@@ -88,8 +91,15 @@ class RequestBody:
         if wrong is not None:
             await self._app(scope, _fails(f"the request body {wrong}"), send)
             return
-        scope.setdefault("state", {})[BODY] = whole
-        await self._app(scope, _again(whole, receive), send)
+        state = scope.setdefault("state", {})
+        state[BODY] = whole
+        # The only reference to the body here: the scope outlives the response until the connection
+        # ends or has its next request, and this frame may stay in the traceback of an error.
+        del whole, message
+        try:
+            await self._app(scope, _again(state, receive), send)
+        finally:
+            del state[BODY]
 
 
 def _announced(scope: Scope) -> int | None:
@@ -138,11 +148,15 @@ def _fails(message: str) -> Receive:
     return fail
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Receive a body that was read already, and then what follows it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+def _again(state: Mapping[str, Any], receive: Receive) -> Receive:
+    """Receive the body that was read already, and then what follows it."""
+    is_received = False
 
     async def again() -> Message:
-        return messages.pop() if messages else await receive()
+        nonlocal is_received
+        if is_received or BODY not in state:
+            return await receive()
+        is_received = True
+        return {"type": "http.request", "body": state[BODY], "more_body": False}
 
     return again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -58,6 +59,8 @@ __all__ = ["catalogs_on", "open_database", "run"]
 _LOG = logging.getLogger("headwater.server")
 # Objects made before they are looked through for garbage: some hundred requests' worth.
 _GARBAGE_THRESHOLD = 10_000
+# An option of glibc's mallopt, and its initial value.
+_M_MMAP_THRESHOLD, _MAPPED_BLOCK_BYTES = -3, 128 * 1024
 # A worker that has not begun to answer by then never will.
 _START_SECONDS = 600
 # Likewise one that has answered before: a request may keep the interpreter for some seconds.
@@ -330,7 +333,20 @@ def _application(
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GARBAGE_THRESHOLD)
+        _keep_large_blocks_apart()
         yield app
+
+
+def _keep_large_blocks_apart() -> None:
+    """Have glibc return the memory of large request bodies to the system once they are released.
+
+    It maps large blocks by themselves, but raises the size from which it does so to that of the
+    largest block released so far. Later bodies share the heap then, whose pages go back only from
+    its end.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_MMAP_THRESHOLD, _MAPPED_BLOCK_BYTES)
 
 
 @contextmanager
