@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from headwater.catalog.table.table import Table
-from headwater.client import Lake
+from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.files.local import local_path
+from headwater.storage.schema.change import RenameColumn
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int32())])
 
@@ -21,9 +25,9 @@ def make(lake: Lake, name: str, *, keyed: bool = True, **options: str) -> Table:
 
 
 def changes(table: Table, since: int, until: int | None = None) -> list[tuple[object, ...]]:
-    found = table.changes(since, until).to_arrow()
-    assert found.column_names == ["id", "v", "_ROW_KIND"]
-    return [tuple(row.values()) for row in found.to_pylist()]
+    result = table.changes(since, until).to_arrow()
+    assert result.column_names == ["id", "v", "_ROW_KIND"]
+    return [tuple(row.values()) for row in result.to_pylist()]
 
 
 def test_changes_are_what_was_written_between(lake: Lake) -> None:
@@ -81,8 +85,8 @@ def test_an_overwrite_is_left_out_only_when_asked(lake: Lake) -> None:
     table.write({"id": [3]})
     with pytest.raises(Unsupported, match="snapshot 2 is an overwrite"):
         table.changes(0)
-    found = table.changes(0, skip_overwrites=True).to_arrow()
-    assert found.column("id").to_pylist() == [1, 2, 3]
+    result = table.changes(0, skip_overwrites=True).to_arrow()
+    assert result.column("id").to_pylist() == [1, 2, 3]
     assert changes(table, 2) == [(3, None, "+I")]
     told = table.with_options({"streaming-read-append-overwrite": "true"})
     assert [row[0] for row in changes(told, 0)] == [1, 2, 2, 3]
@@ -100,3 +104,47 @@ def test_changes_end_where_history_does(lake: Lake) -> None:
     assert len(changes(table, 3)) == 2
     with pytest.raises(NotFound, match="expired"):
         table.changes(2)
+
+
+UNRESERVED = [
+    "_FILE_NAME", "_COMMIT_TIMESTAMP", "_INDEX_SCORE", "_ROW_NUMBER", "_SIDE", "_metadata",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_columns_with_names_like_system_columns_are_ordinary(lake: Lake, keyed: bool) -> None:
+    columns = pa.schema([COLUMNS.field("id"), *((name, pa.string()) for name in UNRESERVED)])
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"} if keyed else {}
+    table = lake.create_table(
+        "sales.named", columns, primary_keys=["id"] if keyed else [], options=options
+    )
+    before = {"id": [1, 2], **{name: [name, name] for name in UNRESERVED}}
+    table.write(before)
+    table.update({"_FILE_NAME": "new", "_ROW_NUMBER": "new"}, where="id = 2 AND _SIDE = '_SIDE'")
+    after = {**before, "_FILE_NAME": ["_FILE_NAME", "new"], "_ROW_NUMBER": ["_ROW_NUMBER", "new"]}
+    table.compact(full=True)
+    assert table.scan().to_arrow().sort_by("id").to_pydict() == after
+    assert table.changes(0, 1).to_arrow().to_pydict() == {**before, "_ROW_KIND": ["+I", "+I"]}
+    if keyed:
+        result = table.changes(1, mode="diff", columns=["_FILE_NAME", "_SIDE"]).to_arrow()
+        assert result.to_pylist()[-1] == {"_FILE_NAME": "new", "_SIDE": "_SIDE", "_ROW_KIND": "+U"}
+
+
+def test_a_column_with_the_name_of_the_row_kinds_is_not_hidden(lake: Lake, tmp_path: Path) -> None:
+    """Only another engine makes such a table."""
+    made = make(lake, "made")
+    location = local_path(made.storage.layout.location)
+    written = Path(location, "schema", "schema-0")
+    written.write_text(written.read_text().replace('"v"', '"_ROW_KIND"'))
+    other = connect(tmp_path / "other")
+    other.create_database("sales")
+    table = other.register_table("sales.theirs", location)
+    table.write({"id": [1], "_ROW_KIND": pa.array([7], pa.int32())})
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "_ROW_KIND": 7}]
+    assert table.changes(0, row_kinds=False).to_arrow().to_pylist() == [{"id": 1, "_ROW_KIND": 7}]
+    assert table.changes(0, columns=["id"]).to_arrow().to_pylist() == [{"id": 1, "_ROW_KIND": "+I"}]
+    for read in (lambda: table.changes(0), lambda: other.system_table("sales.theirs$audit_log")):
+        with pytest.raises(Unsupported, match="own column '_ROW_KIND' has the name of theirs"):
+            read().to_arrow()
+    renamed = table.alter(RenameColumn(("_ROW_KIND",), "v"))
+    assert changes(renamed, 0) == [(1, 7, "+I")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +34,7 @@ COLUMNS = pa.schema(
         ("day", pa.date32()),
         ("at", pa.timestamp("ms")),
         ("nanos", pa.timestamp("ns")),
-        ("moment", pa.timestamp("us", "UTC")),
+        ("instant", pa.timestamp("us", "UTC")),
         ("clock", pa.time32("ms")),
         ("flag", pa.bool_()),
         ("note", pa.string()),
@@ -53,7 +54,7 @@ ROWS: list[dict[str, Any]] = [
         "day": [NOON.date(), None, dt.date(1969, 12, 31)][number % 3],
         "at": [NOON, None, NOON + dt.timedelta(milliseconds=1)][number % 3],
         "nanos": [NANOS, None, NANOS + 1][number % 3],
-        "moment": [None, NOON.replace(tzinfo=dt.UTC)][number % 2],
+        "instant": [None, NOON.replace(tzinfo=dt.UTC)][number % 2],
         "clock": [dt.time(0), None, dt.time(12, 0, 0, 1000)][number % 3],
         "flag": [None, True, False][number % 3],
         "note": [None, "", "ab", "b"][number % 4],
@@ -95,9 +96,9 @@ def _query_by_duckdb(folder: str) -> None:
     table = connect(folder).table("sales.t")
     scan = table.scan(columns=["p", "id", "note"], where="id < 10")  # noqa: F841, found by its name
     for _ in range(2):  # A stream is read once; a scan as often as one likes.
-        found = duckdb.sql("SELECT p, count(*), min(note) FROM scan GROUP BY p ORDER BY p")
-        assert found is not None
-        print(found.fetchall())
+        result = duckdb.sql("SELECT p, count(*), min(note) FROM scan GROUP BY p ORDER BY p")
+        assert result is not None
+        print(result.fetchall())
 
 
 @pytest.mark.xdist_group("processes")
@@ -124,9 +125,9 @@ def test_a_lazy_frame_reads_what_its_query_needs(table: Table) -> None:
     lazy = table.scan().lazy()
     assert lazy.collect_schema() == table.scan().to_polars().schema
     query = lazy.filter((pl.col("p") == "a") & (pl.col("note").str.len_chars() == 2))
-    found = query.select("id", twice=pl.col("id") * 2).sort("id").collect()
+    result = query.select("id", twice=pl.col("id") * 2).sort("id").collect()
     expected = [row["id"] for row in ROWS if row["p"] == "a" and row["note"] == "ab"]
-    assert found.rows() == [(number, 2 * number) for number in expected]
+    assert result.rows() == [(number, 2 * number) for number in expected]
     assert "sales.t" in lazy.explain()
 
 
@@ -149,6 +150,61 @@ def test_limits_are_counted_before_filters_that_follow_them(table: Table) -> Non
     assert lazy.head(9).filter(late).collect().equals(whole.head(9).filter(late))
     assert lazy.filter(late).head(9).collect().equals(whole.filter(late).head(9))
     assert lazy.select(pl.len()).collect().item() == len(ROWS)
+
+
+def _calls_python(limit: int) -> pl.Expr:
+    """A filter by a function that cannot be pickled."""
+    lock = threading.Lock()
+
+    def above(value: int) -> bool:
+        with lock:
+            return hash(value) >= limit
+
+    return pl.col("id").map_elements(above, return_dtype=pl.Boolean)
+
+
+_QUERIES: dict[str, Callable[[pl.LazyFrame, pl.Expr], pl.LazyFrame]] = {
+    "alone": lambda lazy, call: lazy.filter(call),
+    "in a conjunction": lambda lazy, call: lazy.filter(call & (pl.col("p") == "a")),
+    "in a disjunction": lambda lazy, call: lazy.filter(call | (pl.col("p") == "a")),
+    "after a filter": lambda lazy, call: lazy.filter(pl.col("p") == "a").filter(call),
+    "before a filter": lambda lazy, call: lazy.filter(call).filter(pl.col("p") == "a"),
+    "after a projection": lambda lazy, call: lazy.select("id").filter(call),
+    "before a projection": lambda lazy, call: lazy.filter(call).select("p"),
+    "after a limit": lambda lazy, call: lazy.head(45).filter(call),
+    "before a limit": lambda lazy, call: lazy.filter(call).head(3),
+    "after a new column": lambda lazy, call: lazy.with_columns(twice=pl.col("id") * 2).filter(call),
+    "of a new column": lambda lazy, call: lazy.with_columns(late=call).filter("late").drop("late"),
+    "in batches": lambda lazy, _: lazy.filter(
+        pl.col("id").map_batches(lambda ids: ids > ids.mean(), return_dtype=pl.Boolean)
+    ),
+    "in a join": lambda lazy, call: lazy.join(lazy.filter(call), on="id", how="semi"),
+    "under an aggregate": lambda lazy, call: (
+        lazy.filter(call).group_by("p").agg(pl.col("id").sum()).sort("p")
+    ),
+    "counted": lambda lazy, call: lazy.filter(call).select(pl.len()),
+}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("name", _QUERIES)
+def test_lazy_filters_call_python(
+    table: Table, name: str, engine: Literal["in-memory", "streaming"]
+) -> None:
+    query = _QUERIES[name]
+    expected = query(table.scan().to_polars().lazy(), _calls_python(40)).collect()
+    result = query(table.scan().lazy(), _calls_python(40)).collect(engine=engine)
+    assert result.equals(expected)
+    assert 0 < result.height < len(ROWS)
+
+
+def test_the_rest_of_a_filter_that_calls_python_leaves_files_alone(lake: Lake) -> None:
+    table = _filled(lake)
+    for split in table.scan(where="p = 'b'").splits:
+        for file in split.files:
+            table.storage.files.delete(f"{split.directory}/{file.file_name}")
+    lazy = table.scan().lazy().filter(_calls_python(40) & (pl.col("p") == "a"))
+    assert sorted(lazy.collect()["id"]) == list(range(40, 60, 2))
 
 
 def test_changes_are_lazy_too(table: Table) -> None:
@@ -185,8 +241,8 @@ _EDGES = [
 @pytest.mark.parametrize("condition", _EDGES, ids=range(len(_EDGES)))
 def test_a_lazy_filter_selects_no_less_than_polars(table: Table, condition: pl.Expr) -> None:
     expected = table.scan().to_polars().filter(condition)
-    found = table.scan().lazy().filter(condition).collect()
-    assert sorted(found["id"]) == sorted(expected["id"])
+    result = table.scan().lazy().filter(condition).collect()
+    assert sorted(result["id"]) == sorted(expected["id"])
     assert len(ROWS) > expected.height
 
 
@@ -199,7 +255,7 @@ _VALUES: dict[str, st.SearchStrategy[Value]] = {
     "price": st.sampled_from([Decimal("1.1"), Decimal("1.100"), Decimal("1.101"), 1, 1.1]),
     "day": st.sampled_from([NOON.date(), dt.date(1969, 12, 31), NOON]),
     "at": st.sampled_from([NOON, NOON + dt.timedelta(microseconds=1), NOON.date()]),
-    "moment": st.sampled_from([NOON.replace(tzinfo=dt.UTC)]),
+    "instant": st.sampled_from([NOON.replace(tzinfo=dt.UTC)]),
     "clock": st.sampled_from([dt.time(0), dt.time(12), dt.time(12, 0, 0, 1000)]),
     "note": st.sampled_from(["", "a", "ab", "c"]),
     "raw": st.sampled_from([b"", b"\xff", b"a"]),
@@ -256,5 +312,5 @@ def test_a_lazy_filter_selects_what_polars_selects(table: Table, condition: pl.E
         expected = table.scan().to_polars().lazy().filter(condition).collect()
     except pl.exceptions.PolarsError:
         return  # It does not fit the columns.
-    found = table.scan().lazy().filter(condition).collect()
-    assert sorted(found["id"]) == sorted(expected["id"])
+    result = table.scan().lazy().filter(condition).collect()
+    assert sorted(result["id"]) == sorted(expected["id"])

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -15,8 +16,9 @@ import pytest
 
 from headwater.catalog.table.pointer import CatalogPointer
 from headwater.catalog.table.table import Table
-from headwater.client import Lake
+from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable
+from headwater.storage.files.local import local_path
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.table_storage import CommitAnswer, PartitionStatistics, SnapshotPointer
@@ -100,8 +102,8 @@ def order(number: int, day: dt.date = FIRST, amount: float | None = None) -> dic
 
 def files_on_disk(table: Table) -> list[str]:
     location = table.storage.layout.location
-    found = (status.path.removeprefix(location) for status in table.storage.files.walk(location))
-    return sorted(path for path in found if "/bucket-" in path)
+    result = (status.path.removeprefix(location) for status in table.storage.files.walk(location))
+    return sorted(path for path in result if "/bucket-" in path)
 
 
 def test_writing_a_key_again_replaces_its_row(orders: Table) -> None:
@@ -207,6 +209,87 @@ def test_partitions_are_dropped_and_tables_truncated(orders: Table) -> None:
         orders.drop_partitions({})
     orders.truncate()
     assert rows(orders) == []
+
+
+NULL_NAME = "__DEFAULT_PARTITION__"
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "good", "bad"),
+    [
+        (pa.string(), NULL_NAME, "x", NULL_NAME),
+        (pa.int32(), "0", 1, 0),
+        (pa.date32(), "20454", SECOND, FIRST),
+        (pa.bool_(), "true", False, True),
+    ],
+)
+@pytest.mark.parametrize("keyed", [True, False])
+def test_no_partition_gets_the_name_of_the_null_partition(
+    lake: Lake, keyed: bool, column: pa.DataType, name: str, good: object, bad: object
+) -> None:
+    table = lake.create_table(
+        "sales.t",
+        pa.schema([pa.field("id", pa.int64(), nullable=False), ("p", column)]),
+        primary_keys=["id"] if keyed else [],
+        partition_keys=["p"],
+        options={"partition.default-name": name},
+    )
+
+    def data(*values: object, kinds: Sequence[str] = ()) -> pa.Table:
+        ids = pa.array(range(len(values)), pa.int64())
+        made = pa.table({"id": ids, "p": pa.array(values, column)})
+        return made.append_column("_ROW_KIND", pa.array(kinds)) if kinds else made
+
+    table.write(data(good, None))
+    writes: list[Callable[[], object]] = [
+        lambda: table.write(data(good, bad)),
+        lambda: table.overwrite(data(bad)),
+        lambda: table.merge(data(None, bad), on=["id"]),
+        lambda: table.update({"p": data(bad)["p"][0].as_py()}, where="id = 0"),
+    ]
+    for write in writes:
+        with pytest.raises(Invalid, match=f"'{name}' cannot be a value of partition column 'p'"):
+            write()
+    assert rows(table) == [(0, good), (1, None)]
+    table.drop_partitions({"p": name})
+    assert rows(table) == [(0, good)]
+    if keyed:
+        table.write(data(bad, kinds=["-D"]))
+
+
+def test_a_partition_with_the_name_of_the_null_partition_is_named_by_nothing(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """Only another engine writes such rows."""
+    option = "partition.default-name"
+    columns = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    made = lake.create_table("sales.t", columns, partition_keys=["p"], options={option: "other"})
+    made.write({"id": [2], "p": [NULL_NAME]})
+    location = local_path(made.storage.layout.location)
+    schema = Path(location, "schema", "schema-0")
+    schema.write_text(schema.read_text().replace(option, "k"))
+    other = connect(tmp_path / "other")
+    other.create_database("sales")
+    table = other.register_table("sales.t", location)
+    table.write({"id": [1], "p": [None]})
+    stored = [(1, None), (2, NULL_NAME)]
+    assert rows(table) == stored
+    result = table.scan(where=f"p = '{NULL_NAME}'").to_arrow()
+    assert result.to_pylist() == [{"id": 2, "p": NULL_NAME}]
+    changes: list[Callable[[], object]] = [
+        lambda: table.drop_partitions({"p": "x"}, {"p": NULL_NAME}),
+        lambda: table.overwrite({"id": [3]}, partition={"p": NULL_NAME}),
+    ]
+    for change in changes:
+        with pytest.raises(Invalid, match="is ambiguous for partition column 'p'"):
+            change()
+    assert rows(table) == stored
+    table.compact(full=True)
+    table.overwrite({"id": [3]}, partition={"p": None})
+    assert rows(table) == [(2, NULL_NAME), (3, None)]
+    table.delete(f"p = '{NULL_NAME}'")
+    table.drop_partitions({"p": NULL_NAME})
+    assert rows(table) == []
 
 
 # Deleting -------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from headwater.cli.arguments import IfExists, IfNotExists, Pattern, TableName
 from headwater.cli.connection import on_lake
 from headwater.cli.output import AsJson, print_rows
 from headwater.storage.errors import Invalid
-from headwater.storage.types.values import parse_partition_text
 
 if TYPE_CHECKING:
     from headwater.client import Lake
@@ -41,7 +40,7 @@ def list_partitions(
     A pattern is for tables that keep their partitions in the catalog
     (metastore.partitioned-table).
     """
-    found = (
+    result = (
         lake.table(str(table)).partitions()
         if pattern is None
         else all_pages(
@@ -59,7 +58,7 @@ def list_partitions(
                 time_text(_measured(partition.last_file_creation_time)),
                 partition.is_done,
             )
-            for partition in found
+            for partition in result
         ],
         as_json=as_json,
     )
@@ -99,20 +98,7 @@ def forget(lake: Lake, table: TableName, partitions: Specs, if_exists: IfExists 
 def drop(lake: Lake, table: TableName, partitions: Specs) -> None:
     """Delete the rows of partitions in one commit; some of the columns select several."""
     specs = _specs(partitions)
-    found = lake.table(str(table))
-    columns = found.schema.field_by_name
-    options = found.schema.table_options
-    snapshot = found.drop_partitions(
-        *(
-            {
-                name: parse_partition_text(value, columns[name].type, options)
-                if name in columns
-                else value
-                for name, value in spec.items()
-            }
-            for spec in specs
-        )
-    )
+    snapshot = lake.table(str(table)).drop_partitions(*specs)
     print(f"snapshot {snapshot.id} of {table} is without them")
 
 
@@ -123,16 +109,16 @@ def _specs(texts: list[str]) -> list[dict[str, str]]:
 def _spec(text: str) -> dict[str, str]:
     if text.startswith("{"):
         return _json_spec(text)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for part in text.split("/"):
         column, equals, value = part.partition("=")
-        if not column or not equals or column in found:
+        if not column or not equals or column in result:
             raise Invalid(
                 f"'{text}' is not a partition; write COLUMN=VALUE/COLUMN=VALUE, or a JSON object "
                 "where a value has a slash"
             )
-        found[column] = value
-    return found
+        result[column] = value
+    return result
 
 
 def _json_spec(text: str) -> dict[str, str]:

@@ -6,9 +6,6 @@ it is read, as files may come from writers that do not. So is what it is compare
 Spark's analyser looks at that entry. Spaces beyond n characters are cut off; longer text is refused
 by the write.
 
-Files of ORC keep no spaces at the end of CHAR. Their values are stored without, so that a key is
-found again in the bucket that follows from it.
-
 Sources: ``ApplyCharTypePadding``, ``CharVarcharUtils`` and ``CharVarcharCodegenUtils`` of Spark.
 """
 
@@ -29,7 +26,6 @@ from headwater.spark.char_types import (
     holds,
     is_bounded,
     is_char,
-    keeps_no_spaces,
     type_text,
     with_types,
 )
@@ -67,14 +63,14 @@ class CharColumns:
 
     Attributes:
         kinds: Their types, by name.
-        fills: True if what CHAR holds is filled up when it is read.
+        fills: Whether what CHAR holds is filled up when it is read.
     """
 
     kinds: Mapping[str, DataType] = field(default_factory=dict)
     fills: bool = False
 
     @staticmethod
-    def of(spark: SparkSession, fields: Sequence[DataField]) -> CharColumns:
+    def from_session(spark: SparkSession, fields: Sequence[DataField]) -> CharColumns:
         """Those among some columns of a table."""
         bounded = {each.name: each.type for each in fields if is_bounded(each.type)}
         if not bounded or is_text(spark):
@@ -164,8 +160,8 @@ def _metadata(frame: DataFrame) -> dict[str, dict[str, Any]]:
 
 def filled_value(value: Column, data_type: DataType) -> Column:
     """A value of a column, as it is read."""
-    found = _changed(value, data_type, _filled)
-    return value if found is None else found
+    filled = _changed(value, data_type, _filled)
+    return value if filled is None else filled
 
 
 def stored_value(value: Column, name: str, schema: TableSchema) -> Column | None:
@@ -176,8 +172,7 @@ def stored_value(value: Column, name: str, schema: TableSchema) -> Column | None
         name: The column's name.
         schema: The table's.
     """
-    leaf = _bare if keeps_no_spaces(schema, name) else _stored
-    return _changed(value, schema.column(name).type, leaf)
+    return _changed(value, schema.column(name).type, _stored)
 
 
 def with_stored_values(spark: SparkSession, rows: DataFrame, schema: TableSchema) -> DataFrame:
@@ -225,7 +220,7 @@ def _stored_text(value: str, kind: DataType) -> str:
 
 
 def is_text(spark: SparkSession) -> bool:
-    """True if CHAR and VARCHAR are plain text to a session."""
+    """Whether CHAR and VARCHAR are plain text to a session."""
     return is_set(spark, AS_TEXT)
 
 
@@ -249,15 +244,8 @@ def _stored(value: Column, kind: AtomicType) -> Column | None:
     )
 
 
-def _bare(value: Column, kind: AtomicType) -> Column | None:
-    if kind.root is not Root.CHAR:
-        return _stored(value, kind)
-    bare = sf.rtrim(value)
-    return sf.when(sf.char_length(bare) <= kind.length, bare).otherwise(value)
-
-
 def _changed(value: Column, kind: DataType, leaf: _Leaf) -> Column | None:
-    """A value whose parts of some atomic types are changed; None if there are none.
+    """A value whose parts of some atomic types are changed; None if it has no such parts.
 
     Args:
         value: The value.
@@ -281,11 +269,11 @@ def _changed(value: Column, kind: DataType, leaf: _Leaf) -> Column | None:
         case RowType():
             parts: list[Column] = []
             changes = False
-            for each in kind.fields:
-                own = value.getField(each.name)
-                part = _changed(own, each.type, leaf)
+            for item in kind.fields:
+                own = value.getField(item.name)
+                part = _changed(own, item.type, leaf)
                 changes |= part is not None
-                parts.append((own if part is None else part).alias(each.name))
+                parts.append((own if part is None else part).alias(item.name))
             return sf.when(value.isNotNull(), sf.struct(*parts)) if changes else None
     return None
 
@@ -295,7 +283,7 @@ def _each(value: Column, kind: DataType, leaf: _Leaf) -> Column | None:
         return None
 
     def changed(item: Column) -> Column:
-        found = _changed(item, kind, leaf)
-        return item if found is None else found
+        new = _changed(item, kind, leaf)
+        return item if new is None else new
 
     return sf.transform(value, changed)

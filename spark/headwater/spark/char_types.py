@@ -28,13 +28,11 @@ __all__ = [
     "AS_TEXT",
     "FILLS",
     "TYPE_KEY",
-    "declared_chars",
     "declared_schema",
-    "filled_batch",
     "holds",
     "is_bounded",
     "is_char",
-    "keeps_no_spaces",
+    "is_text_in_task",
     "stored_batch",
     "type_text",
     "with_types",
@@ -49,17 +47,17 @@ FILLS = "spark.sql.readSideCharPadding"
 
 
 def is_char(kind: DataType) -> bool:
-    """True for CHAR."""
+    """Whether a type is CHAR."""
     return isinstance(kind, AtomicType) and kind.root is Root.CHAR
 
 
 def is_bounded(kind: DataType) -> bool:
-    """True for CHAR and VARCHAR of a length, and for what holds them."""
+    """Whether a type is CHAR or VARCHAR of a length, or holds one."""
     return holds(kind, (Root.CHAR, Root.VARCHAR))
 
 
 def holds(kind: DataType, roots: Sequence[Root]) -> bool:
-    """True for text of a length whose type is one of these, and for what holds such."""
+    """Whether a type is text of a length with one of these roots, or holds one."""
     return any(part.root in roots and part.length < MAX_LENGTH for part in atomic_parts(kind))
 
 
@@ -79,8 +77,8 @@ def type_text(kind: DataType) -> str:
         case RowType():
             inner = ",".join(f"{quoted(each.name)}:{type_text(each.type)}" for each in kind.fields)
             return f"struct<{inner}>"
-    found: st.DataType = spark_type(kind)
-    return found.simpleString()
+    result: st.DataType = spark_type(kind)
+    return result.simpleString()
 
 
 def declared_schema(schema: st.StructType, fields: Sequence[DataField]) -> st.StructType:
@@ -100,45 +98,16 @@ def with_types(schema: st.StructType, kinds: Mapping[str, DataType]) -> st.Struc
     return st.StructType(
         [
             st.StructField(
-                each.name,
-                each.dataType,
-                each.nullable,
-                {**each.metadata, TYPE_KEY: type_text(kinds[each.name])}
-                if each.name in kinds
-                else each.metadata,
+                field.name,
+                field.dataType,
+                field.nullable,
+                {**field.metadata, TYPE_KEY: type_text(kinds[field.name])}
+                if field.name in kinds
+                else field.metadata,
             )
-            for each in schema.fields
+            for field in schema.fields
         ]
     )
-
-
-def declared_chars(schema: st.StructType, fields: Sequence[DataField]) -> list[DataField]:
-    """The columns of CHAR of a table that `declared_schema` told Spark of."""
-    told = {each.name for each in schema.fields if TYPE_KEY in each.metadata}
-    return [each for each in fields if each.name in told and is_char(each.type)]
-
-
-def filled_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
-    """Rows whose columns of CHAR are filled up, as `CharColumns.read` gives them.
-
-    In a task it follows the session's settings.
-
-    Args:
-        batch: The rows.
-        fields: Columns of theirs; those of nested types are left alone.
-    """
-    if _of_task(AS_TEXT, default=False) or not _of_task(FILLS, default=True):
-        return batch
-    for each in fields:
-        if isinstance(each.type, AtomicType) and is_char(each.type):
-            filled = pc.utf8_rpad(batch.column(each.name), width=each.type.length, padding=" ")
-            batch = _with_column(batch, each.name, filled)
-    return batch
-
-
-def keeps_no_spaces(schema: TableSchema, name: str) -> bool:
-    """True for a column that files of ORC may hold, which keep no spaces at the end of CHAR."""
-    return schema.table_options.may_write_orc and name not in schema.partition_keys
 
 
 def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
@@ -150,14 +119,14 @@ def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
         batch: The rows.
         schema: The table's; columns of nested types are left alone.
     """
-    if _of_task(AS_TEXT, default=False):
+    if is_text_in_task():
         return batch
     names = set(batch.schema.names)
-    for each in schema.fields:
-        kind = each.type
-        if not (isinstance(kind, AtomicType) and is_bounded(kind) and each.name in names):
+    for field in schema.fields:
+        kind = field.type
+        if not (isinstance(kind, AtomicType) and is_bounded(kind) and field.name in names):
             continue
-        column = batch.column(each.name)
+        column = batch.column(field.name)
         if not _is_string(column.type):
             continue
         too_long = pc.greater(pc.utf8_length(column), kind.length)
@@ -165,19 +134,16 @@ def stored_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
             trimmed = pc.utf8_length(pc.utf8_rtrim(column, characters=" "))
             cut = pc.and_(too_long, pc.less_equal(trimmed, kind.length))
             column = pc.if_else(cut, pc.utf8_slice_codeunits(column, 0, kind.length), column)
-        if kind.root is Root.CHAR and keeps_no_spaces(schema, each.name):
-            column = pc.utf8_rtrim(column, characters=" ")
-        elif kind.root is Root.CHAR:
+        if kind.root is Root.CHAR:
             column = pc.utf8_rpad(column, width=kind.length, padding=" ")
-        batch = _with_column(batch, each.name, column)
+        batch = _with_column(batch, field.name, column)
     return batch
 
 
-def _of_task(setting: str, *, default: bool) -> bool:
-    """A setting of the session whose query the task at hand is of; it has those that were set."""
+def is_text_in_task() -> bool:
+    """Whether CHAR and VARCHAR are plain text to the session of this task's query."""
     task = TaskContext.get()
-    value = None if task is None else task.getLocalProperty(setting)
-    return is_true(value, default=default)
+    return is_true(None if task is None else task.getLocalProperty(AS_TEXT), default=False)
 
 
 def _is_string(kind: pa.DataType) -> bool:

@@ -51,9 +51,9 @@ from headwater.spark.stream.served import ServedStreamReader
 from headwater.spark.types import spark_schema
 from headwater.spark.write.tasks import BatchWriter, StreamWriter
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.stream import starting_position
 from headwater.storage.schema.read_start import ReadStart
+from headwater.storage.schema.system_fields import ROW_KIND_COLUMN, check_row_kind_column
 from headwater.storage.schema.table_schema import Schema, TableSchema
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ class HeadwaterSource(DataSource):
         kinds = options.row_kind
         if kinds is None:
             kinds = options.stream.consumer_id is not None and bool(schema.primary_keys)
-        return columns.add(ROW_KIND_COLUMN, st.StringType()) if kinds else columns
+        if not kinds:
+            return columns
+        check_row_kind_column(names, ROW_KIND_COLUMN)
+        return columns.add(ROW_KIND_COLUMN, st.StringType())
 
     def reader(self, schema: st.StructType) -> DataSourceReader:
         """A batch read of the columns of `schema`."""
@@ -145,7 +148,8 @@ class HeadwaterSource(DataSource):
         if system_table is not None:
             return self._system_stream(system_table, schema)
         table = self._table(options.table)
-        kinds = ROW_KIND_COLUMN in schema.fieldNames()
+        own = table.schema.field_by_name
+        kinds = ROW_KIND_COLUMN in schema.fieldNames() and ROW_KIND_COLUMN not in own
         if table.schema.primary_keys and not kinds and options.row_kind is None:
             raise Invalid(
                 f"table {options.table} has a primary key, so its stream has updates and deletes: "

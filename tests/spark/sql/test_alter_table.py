@@ -1,11 +1,15 @@
 """``ALTER TABLE``: properties, names, columns, partitions."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from tests.spark.sql.conftest import Run
 
+from headwater.client import connect
 from headwater.spark.sql.context import SqlContext
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+from headwater.storage.files.local import local_path
 
 
 @pytest.fixture
@@ -243,6 +247,32 @@ def test_an_empty_text_is_another_partition_than_null(
         run("ALTER TABLE p DROP PARTITION (d = '')")
     run("ALTER TABLE p DROP PARTITION (d = NULL)")
     assert left() == {"x"}
+
+
+def test_a_partition_with_the_name_of_the_null_partition_is_named_by_nothing(
+    run: Run, context: SqlContext, tmp_path: Path
+) -> None:
+    """Only another engine writes such rows."""
+    name, option = "__DEFAULT_PARTITION__", "partition.default-name"
+    other = connect(tmp_path / "other")
+    other.create_database("db")
+    columns = pa.schema([("id", pa.int32()), ("d", pa.string())])
+    made = other.create_table("db.p", columns, partition_keys=["d"], options={option: "other"})
+    made.write({"id": pa.array([1], pa.int32()), "d": [name]})
+    location = local_path(made.storage.layout.location)
+    schema = Path(location, "schema", "schema-0")
+    schema.write_text(schema.read_text().replace(option, "k"))
+    context.catalog.register_table("db.p", location)
+    for statement in (
+        f"ALTER TABLE p DROP PARTITION (d = '{name}')",
+        f"TRUNCATE TABLE p PARTITION (d = '{name}')",
+    ):
+        with pytest.raises(Invalid, match="is ambiguous for partition column 'd'"):
+            run(statement)
+    table = context.catalog.table("db.p")
+    table.write({"id": pa.array([2], pa.int32()), "d": pa.array([None], pa.string())})
+    run("ALTER TABLE p DROP PARTITION (d = NULL)")
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "d": name}]
 
 
 def test_partitions_are_named_by_columns_that_are_theirs(run: Run) -> None:

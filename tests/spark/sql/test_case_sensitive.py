@@ -1,15 +1,19 @@
-"""Fields whose names differ in case alone, in sessions that tell them apart."""
+"""Names of columns that differ in case alone, and reserved names of columns and partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from tests.spark.conftest import rows
 
+from headwater.client import connect
 from headwater.spark import SparkLake
 from headwater.storage.errors import AlreadyExists, Invalid
+from headwater.storage.files.local import local_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -97,3 +101,59 @@ def test_names_that_differ_in_case_are_of_two_tables(strict: SparkLake) -> None:
     }.items():
         assert rows(strict.sql(text)) == [wanted], text
     strict.sql("DROP VIEW V")
+
+
+def test_no_column_gets_a_reserved_name(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    merging = lake.spark.sql("SELECT 2 AS id, 'b' AS v, 1 AS _Headwater_x").write
+    for name in ("_ROW_KIND", "_row_kind", "__paimon_bucket", "_headwater_x", "rowkind"):
+        for statement in (
+            f"CREATE TABLE db.n (id INT, {name} STRING)",
+            f"CREATE TABLE db.n AS SELECT id, v AS {name} FROM db.t",
+            f"CREATE OR REPLACE TABLE db.t AS SELECT id, v AS {name} FROM db.t",
+            f"ALTER TABLE db.t ADD COLUMN {name} STRING",
+            f"ALTER TABLE db.t RENAME COLUMN v TO {name}",
+        ):
+            with pytest.raises(Invalid, match=f"'{name}' is reserved"):
+                lake.sql(statement)
+    with pytest.raises(PySparkException, match="'_Headwater_x' is reserved"):
+        merging.format("headwater").mode("append").option("write.merge-schema", "true").save("db.t")
+    lake.sql("ALTER TABLE db.t ADD COLUMN _FILE_NAME STRING")
+    lake.sql("UPDATE db.t SET _file_name = 'x' WHERE id = 1")
+    assert rows(lake.sql("SELECT * FROM db.t WHERE _FILE_NAME = 'x'")) == [(1, "a", "x")]
+
+
+def test_a_column_with_the_name_of_the_row_kinds_is_not_hidden(
+    lake: SparkLake, tmp_path: Path
+) -> None:
+    """Only another engine makes such a table."""
+    other = connect(tmp_path / "other")
+    other.create_database("db")
+    made = other.create_table("db.t", pa.schema([("id", pa.int32()), ("kind", pa.string())]))
+    location = local_path(made.storage.layout.location)
+    written = Path(location, "schema", "schema-0")
+    written.write_text(written.read_text().replace('"kind"', '"_ROW_KIND"'))
+    lake.catalog.register_table("db.theirs", location)
+    lake.sql("INSERT INTO db.theirs VALUES (1, 'x')")
+    assert rows(lake.sql("SELECT * FROM db.theirs")) == [(1, "x")]
+    reader = lake.spark.readStream.format("headwater")
+    assert reader.load("db.theirs").columns == ["id", "_ROW_KIND"]
+    with pytest.raises(PySparkException, match="own column '_ROW_KIND' has the name of theirs"):
+        reader.option("include-row-kind", "true").load("db.theirs")
+
+
+def test_no_partition_gets_the_name_of_the_null_partition(lake: SparkLake) -> None:
+    name = "__DEFAULT_PARTITION__"
+    lake.sql("CREATE TABLE db.t (id INT, p STRING) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO db.t VALUES (1, NULL), (2, 'x')")
+    named = lake.spark.sql(f"SELECT 3 AS id, '{name}' AS p")
+    for write in (
+        lambda: lake.sql(f"INSERT INTO db.t VALUES (3, 'y'), (4, '{name}')"),
+        lambda: lake.sql(f"UPDATE db.t SET p = '{name}' WHERE id = 2"),
+        lambda: lake.write(named, "db.t", "overwrite"),
+    ):
+        with pytest.raises(Invalid, match="cannot be a value of partition column 'p'"):
+            write()
+    lake.sql(f"INSERT OVERWRITE db.t PARTITION (p = '{name}') VALUES (5)")
+    assert rows(lake.sql("SELECT * FROM db.t")) == [(2, "x"), (5, None)]

@@ -141,6 +141,37 @@ def test_a_write_that_fails_changes_nothing(used: SparkLake) -> None:
     assert content(used, "made") == [(1, "x")]
 
 
+@pytest.mark.parametrize("alone", ["false", "true"])
+def test_values_with_the_name_of_the_null_partition_are_rejected(
+    used: SparkLake, alone: str
+) -> None:
+    used.sql(
+        "CREATE TABLE t (id INT) USING parquet PARTITIONED BY (p STRING, n INT) TBLPROPERTIES "
+        f"('format-table.partition-path-only-value' = '{alone}', 'partition.default-name' = '0')"
+    )
+    used.sql("INSERT INTO t VALUES (1, NULL, 1), (2, 'x', NULL)")
+    before = files(used, "t")
+    used.sql(
+        "CREATE TABLE kept (id INT) USING parquet PARTITIONED BY (p STRING, n INT) "
+        "TBLPROPERTIES ('metastore.partitioned-table' = 'true')"
+    )
+    for values in ("(3, '', 1)", "(3, ' \t', 1)", "(3, '0', 1)", "(3, 'x', 0)"):
+        for verb in ("INSERT INTO", "INSERT OVERWRITE"):
+            with pytest.raises(PySparkException, match="cannot be a value of partition column"):
+                used.sql(f"{verb} t VALUES (2, 'x', 2), {values}")
+    for statement in (
+        "INSERT OVERWRITE t PARTITION (p = ' ', n = 1) SELECT 1 WHERE false",
+        "INSERT INTO t PARTITION (p = '') VALUES (1, 1)",
+        "ALTER TABLE kept ADD PARTITION (p = '', n = 1)",
+    ):
+        with pytest.raises(Invalid, match=r"' ?' cannot be a value of partition column 'p'"):
+            used.sql(statement)
+    assert files(used, "t") == before
+    assert content(used, "t") == [(1, None, 1), (2, "x", None)]
+    used.sql("INSERT OVERWRITE t PARTITION (p = '0', n = 1) VALUES (4)")
+    assert content(used, "t") == [(2, "x", None), (4, None, 1)]
+
+
 def test_a_table_is_emptied_and_keeps_its_partitions(used: SparkLake) -> None:
     used.sql("CREATE TABLE t (id INT) USING csv PARTITIONED BY (a INT, b STRING)")
     used.sql("INSERT INTO t VALUES (1, 1, '1'), (2, 2, '1'), (3, 2, '2')")
@@ -177,8 +208,8 @@ def test_partitions_that_the_catalog_keeps(used: SparkLake) -> None:
     assert content(used, "t") == [(1, "a"), (2, "b")]
     assert rows(used, "SELECT sys.max_pt('db.t')") == [("b",)]
     used.sql("INSERT OVERWRITE t VALUES (5, 'd')")
-    found = used.catalog.table("db.t").partitions()
-    assert [(each.name, each.file_count) for each in found] == [
+    result = used.catalog.table("db.t").partitions()
+    assert [(each.name, each.file_count) for each in result] == [
         ("p=a", 0), ("p=b", 0), ("p=c", 0), ("p=d", 1)
     ]  # fmt: skip
     used.sql("MSCK REPAIR TABLE t")
@@ -238,9 +269,9 @@ def test_partitions_are_measured(used: SparkLake, alone: str) -> None:
     used.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 1), (3, 'a', 2), (4, NULL, 3)")
 
     def counts() -> dict[str, int]:
-        found = used.catalog.table("db.t").partitions()
-        assert all(each.file_count > 0 and each.file_size_in_bytes > 0 for each in found)
-        return {each.name: each.record_count for each in found}
+        result = used.catalog.table("db.t").partitions()
+        assert all(each.file_count > 0 and each.file_size_in_bytes > 0 for each in result)
+        return {each.name: each.record_count for each in result}
 
     null = "dt=__DEFAULT_PARTITION__/hh=3"
     whole = {"dt=a/hh=1": 2, "dt=a/hh=2": 1, null: 1}
@@ -473,8 +504,8 @@ def test_an_object_table_tells_of_its_files(used: SparkLake) -> None:
     (folder(used, "o") / "more").mkdir(parents=True)
     (folder(used, "o") / "a.txt").write_text("four")
     (folder(used, "o") / "more" / "b.txt").write_text("x")
-    found = "SELECT path, name, length, mtime > 1700000000000, atime, owner FROM o ORDER BY path"
-    assert rows(used, found) == [
+    result = "SELECT path, name, length, mtime > 1700000000000, atime, owner FROM o ORDER BY path"
+    assert rows(used, result) == [
         ("a.txt", "a.txt", 4, True, 0, None), ("more/b.txt", "b.txt", 1, True, 0, None)
     ]  # fmt: skip
     assert used.table("db.o", ["name"], "length = 1").collect() == [("b.txt",)]

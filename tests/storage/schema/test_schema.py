@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -33,7 +34,7 @@ from headwater.storage.schema.change import (
     schema_change_json,
 )
 from headwater.storage.schema.evolution import apply_changes
-from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.rules import new_table_schema, replacing_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.types.data_type import DataField, RowType, parse_type
 
@@ -168,10 +169,41 @@ def test_schemas_that_break_a_rule_are_refused(
         table_schema(options, primary_keys, partition_keys)
 
 
-@pytest.mark.parametrize("name", ["_KEY_x", "_VALUE_KIND", "_SEQUENCE_NUMBER", "rowkind"])
-def test_reserved_column_names_are_refused(name: str) -> None:
-    with pytest.raises(Invalid, match="reserved"):
-        new_table_schema(Schema.from_arrow(pa.schema([(name, pa.int32())])), 0)
+RESERVED = (
+    "_KEY_x", "_VALUE_KIND", "_SEQUENCE_NUMBER", "_LEVEL", "_ROW_ID", "rowkind", "_ROW_KIND",
+    "_row_kind", "__paimon_bucket", "__PAIMON_search_score", "_headwater_file",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_no_column_gets_a_reserved_name(name: str) -> None:
+    of_that_name = Schema.from_arrow(pa.schema([("id", pa.int32()), (name, pa.int32())]))
+    old = new_table_schema(Schema.from_arrow(pa.schema([("id", pa.int32())])), 0)
+    attempts: list[Callable[[], TableSchema]] = [
+        lambda: new_table_schema(of_that_name, 0),
+        lambda: replacing_schema(old, of_that_name, 0),
+        lambda: changed(AddColumn((name,), parse_type("INT"))),
+        lambda: changed(RenameColumn(("amount",), name)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Invalid, match=f"'{name}' is reserved"):
+            attempt()
+
+
+def test_columns_with_reserved_names_stay_and_can_be_renamed() -> None:
+    """Other engines check fewer names, or none."""
+    made = table_schema()
+    fields = tuple(
+        replace(item, name="_ROW_KIND") if item.name == "amount" else item for item in made.fields
+    )
+    base = replace(made, fields=fields)
+    assert "_ROW_KIND" in changed(UpdateComment("x"), base=base).field_by_name
+    assert "a" in changed(RenameColumn(("_ROW_KIND",), "a"), base=base).field_by_name
+
+
+def test_fields_of_rows_have_any_name() -> None:
+    fields = pa.schema([("r", pa.struct([("_ROW_KIND", pa.int32()), ("rowkind", pa.int32())]))])
+    assert len(new_table_schema(Schema.from_arrow(fields), 0).fields) == 1
 
 
 def test_a_schema_file_survives_a_round_trip() -> None:

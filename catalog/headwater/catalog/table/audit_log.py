@@ -20,6 +20,7 @@ from headwater.storage.system_tables.changes import (
     packed,
     with_row_kind_first,
 )
+from headwater.storage.types.padded_text import padded_batch
 
 __all__ = ["AuditLog", "Binlog"]
 
@@ -80,10 +81,9 @@ class AuditLog(Rows):
             batch_rows=batch_rows,
         )
 
-    @staticmethod
-    def _of(read: BatchRead, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+    def _of(self, read: BatchRead, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         for batch in read():
-            yield with_row_kind_first(batch, schema)
+            yield with_row_kind_first(padded_batch(batch, self.storage.schema.fields), schema)
 
     def count(self) -> int:
         """The number of rows, retracting ones included."""
@@ -95,7 +95,7 @@ class Binlog(AuditLog):
 
     Each column is a list: of the value before and the one after in a change of kind ``+U`` that one
     of kind ``-U`` precedes, else of one value. The rows of a snapshot, which may have these kinds
-    too, are no two sides of anything (``BinlogTable.java``).
+    too, are not two sides of anything (``BinlogTable.java``).
 
     Args:
         rows: The rows, whose splits and columns are taken.
@@ -114,7 +114,7 @@ class Binlog(AuditLog):
     def narrowed(self, columns: Sequence[str] | None, predicate: Predicate | None) -> Binlog:
         """The same rows with these columns.
 
-        The predicate is left to whoever reads: it speaks of lists, and a row that it leaves out
+        The predicate is left to the caller: it speaks of lists, and a row that it leaves out
         may be one side of an update.
         """
         return Binlog(self._rows.narrowed(self._own(columns), self._rows.predicate))

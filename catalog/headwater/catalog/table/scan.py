@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.display import Display, time_text
-from headwater.catalog.table.lazy import frame_of, lazy_frame
 from headwater.catalog.table.progress import progress_bar
 from headwater.storage.errors import Invalid
 from headwater.storage.predicate.filter import Predicate, to_sql
@@ -22,6 +21,7 @@ from headwater.storage.schema.given import given_names
 from headwater.storage.schema.read_start import IncrementalMode
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.padded_text import padded_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ _HELD_BATCH_ROWS = 4 * BATCH_ROWS
 # What is read ahead of a consumer, as a share of the write buffer.
 _AHEAD_SHARE = 4
 # A consumer seldom keeps up with more; and each that merges holds the windows of a merge.
-_MOST_STREAM_THREADS = 4
+_MAX_STREAM_THREADS = 4
 
 
 @checks_arguments
@@ -50,11 +50,13 @@ class Rows:
         storage: The table, with the schema that the rows are to have.
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
-        row_kinds: True if rows bear a column ``_ROW_KIND``.
+        row_kinds: Whether rows bear a column ``_ROW_KIND``.
     """
 
     is_served: ClassVar[bool] = False
-    """True if a server reads them, and the files are withheld."""
+    """Whether a server reads them, and the files are withheld."""
+    pads_chars: bool = True
+    """Whether CHAR values are padded to their length, which those in files may not be."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class Rows:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as a stream of Arrow's C interface, which DuckDB, Polars and pandas take.
 
-        They are read batch by batch, anew for each stream.
+        Each stream reads them again, batch by batch.
         """
         stream: object = self.to_reader().__arrow_c_stream__(requested_schema)
         return stream
@@ -136,6 +138,8 @@ class Rows:
 
     def _with_schema(self, read: BatchRead) -> Generator[pa.RecordBatch]:
         for batch in read():
+            if self.pads_chars:
+                batch = padded_batch(batch, self.storage.schema.fields)
             # Without columns, a batch is a number of rows.
             if self.schema.names and batch.schema != self.schema:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
@@ -155,7 +159,7 @@ class Rows:
         if batch_rows < 1:
             raise Invalid(f"a batch has 1 row at least, not {batch_rows}")
         ahead = self.storage.schema.table_options.write_buffer_size // _AHEAD_SHARE
-        return self._batches(batch_rows, _MOST_STREAM_THREADS, ahead)
+        return self._batches(batch_rows, _MAX_STREAM_THREADS, ahead)
 
     def _batches(
         self, batch_rows: int, most_threads: int, most_bytes: int | None
@@ -206,13 +210,20 @@ class Rows:
         Args:
             lazy: Read nothing yet, see `lazy`.
         """
-        return self.lazy() if lazy else frame_of(self.to_arrow())
+        if lazy:
+            return self.lazy()
+        # Here, as programs without Polars need not wait for it.
+        from headwater.catalog.table.lazy import frame_of
+
+        return frame_of(self.to_arrow())
 
     def lazy(self) -> pl.LazyFrame:
         """The rows as a Polars lazy frame, which reads them each time it is collected.
 
         The columns that a query needs, and its filters, reach the files.
         """
+        from headwater.catalog.table.lazy import lazy_frame
+
         return lazy_frame(self)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -249,9 +260,9 @@ class Scan(Rows):
         columns: The columns, in this order; None means all.
         predicate: Only rows for which it is true; None means all.
         min_level: Only rows in files of this LSM level and above.
-        created_since: Only rows in files made at or after this moment, milliseconds since the
+        created_since: Only rows in files made at or after this time, milliseconds since the
             epoch.
-        for_change: True for who reads rows to change them: also those that readers see only when
+        for_change: Whether the rows are read to change them: also those that readers see only when
             a compaction has taken them up.
     """
 

@@ -55,13 +55,13 @@ _DIRECTORY_TYPES = frozenset(
     (Root.CHAR, Root.VARCHAR, Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT,
      Root.DECIMAL, Root.DATE, Root.TIMESTAMP)
 )  # fmt: skip
-_MOST = 2**31 - 1
+_MAX_LENGTH = 2**31 - 1
 _ODD_DIRECTORIES = ("CONFLICTING_DIRECTORY_STRUCTURES", "CONFLICTING_PARTITION_COLUMN_NAMES")
 _BINARY = (Root.BINARY, Root.VARBINARY)
 
 
 def is_format_table(table: Table) -> bool:
-    """True if a table is a directory of files without snapshots, which Spark reads and writes."""
+    """Whether a table is a directory of files without snapshots, which Spark reads and writes."""
     return table_type(table.schema.options) is TableType.FORMAT
 
 
@@ -113,7 +113,7 @@ def stored_fields(table: Table) -> list[DataField]:
 def _is_known(kind: DataType, file_format: str) -> bool:
     match kind:
         case AtomicType(root=Root.TIMESTAMP | Root.TIMESTAMP_LTZ) if file_format == "orc":
-            # Spark's has moments in the zone of whoever writes, and local times as numbers.
+            # Spark's has instants in the zone of the writing process, and local times as numbers.
             return False
         case AtomicType():
             return is_scannable(kind)
@@ -167,20 +167,20 @@ def format_frame(session: CatalogSession, table: Table) -> DataFrame:
     check_format_table(table)
     options = FormatOptions(table.schema.options)
     fields = stored_fields(table)
-    found = _files(session, table, options)
-    if found is None:
+    result = _files(session, table, options)
+    if result is None:
         return session.spark.createDataFrame([], spark_schema(table.schema.fields))
-    found = _well_formed(found, fields, options)
+    result = _well_formed(result, fields, options)
     stored = {each.name: _read_value(each, options) for each in fields}
     columns = [
-        stored[each.name]
-        if each.name in stored
-        else _partition_value(table, each, _directory_text(table, each, options))
-        for each in table.schema.fields
+        stored[field.name]
+        if field.name in stored
+        else _partition_value(table, field, _directory_text(table, field, options))
+        for field in table.schema.fields
     ]
     named = zip(columns, table.schema.fields, strict=True)
-    frame = found.select([column.alias(each.name) for column, each in named])
-    return CharColumns.of(session.spark, table.schema.fields).read(frame)
+    frame = result.select([column.alias(each.name) for column, each in named])
+    return CharColumns.from_session(session.spark, table.schema.fields).read(frame)
 
 
 def row_counts(
@@ -189,11 +189,11 @@ def row_counts(
     """The rows of partitions that have some, by the texts in their directories' names."""
     options = FormatOptions(table.schema.options)
     fields = table.schema.partition_fields
-    found = _files(session, table, options) if partitions else None
-    if found is None:
+    result = _files(session, table, options) if partitions else None
+    if result is None:
         return {}
     texts = [_directory_text(table, each, options).alias(each.name) for each in fields]
-    rows = found.select(texts)
+    rows = result.select(texts)
     for field in fields:
         wanted = {each.spec[field.name] for each in partitions}
         rows = rows.where(sf.col(quoted(field.name)).isin(wanted))
@@ -252,7 +252,7 @@ def _files(session: CatalogSession, table: Table, options: FormatOptions) -> Dat
         except SparkRuntimeException as error:
             if error.getCondition() not in _ODD_DIRECTORIES:
                 raise
-            # There are directories that are none of the table's.
+            # Some directories are not the table's.
             paths = [partition.directory for partition in present_partitions(table)]
             return _loaded(reader, paths) if paths else None
     except (AnalysisException, IllegalArgumentException, SparkRuntimeException) as error:
@@ -290,13 +290,13 @@ def _loaded(reader: DataFrameReader, paths: list[str]) -> DataFrame:
 def present_partitions(table: Table) -> list[FormatPartition]:
     """The partitions of a format table that have a directory.
 
-    Where the catalog keeps the partitions, those that it does not know are none of the table's.
+    Where the catalog keeps the partitions, those that it does not know are not the table's.
     """
-    found = find_partitions(table.storage)
+    result = find_partitions(table.storage)
     if not table.schema.table_options.partitions_in_catalog:
-        return found
+        return result
     known = {tuple(each.spec.items()) for each in table.partitions()}
-    return [each for each in found if tuple(each.spec.items()) in known]
+    return [each for each in result if tuple(each.spec.items()) in known]
 
 
 def _file_type(field: DataField, options: FormatOptions) -> st.DataType:
@@ -323,7 +323,7 @@ def _json_type(kind: st.DataType) -> st.DataType:
 
 
 def is_encoded(field: DataField, options: FormatOptions) -> bool:
-    """True if files hold a column's bytes in base 64, as those of CSV do."""
+    """Whether files hold a column's bytes in base 64, as those of CSV do."""
     is_binary = isinstance(field.type, AtomicType) and field.type.root in _BINARY
     return is_binary and options.file_format == "csv"
 
@@ -363,7 +363,7 @@ def _directory_text(table: Table, field: DataField, options: FormatOptions) -> C
     # Spark's name of a file is a URI, in which the names' own percent signs are escaped again.
     path = sf.regexp_replace(_decoded(sf.col("_metadata.file_path")), "^file:/+", "/")
     start = len(local_path(table.storage.layout.location)) + 2
-    below = sf.substring(path, sf.lit(start), sf.lit(_MOST))
+    below = sf.substring(path, sf.lit(start), sf.lit(_MAX_LENGTH))
     return _decoded(sf.split_part(below, sf.lit("/"), sf.lit(keys.index(field.name) + 1)))
 
 

@@ -20,6 +20,7 @@ from headwater.storage.predicate.filter import ColumnRange, Predicate, may_match
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, positioned_rows
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.system_fields import METADATA_PREFIX
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -34,12 +35,11 @@ __all__ = [
     "metadata_schema",
 ]
 
-_FILE_PATH = "__paimon_file_path"
-_ROW_INDEX = "__paimon_row_index"
-_PARTITION = "__paimon_partition"
-_BUCKET = "__paimon_bucket"
+_FILE_PATH = f"{METADATA_PREFIX}file_path"
+_ROW_INDEX = f"{METADATA_PREFIX}row_index"
+_PARTITION = f"{METADATA_PREFIX}partition"
+_BUCKET = f"{METADATA_PREFIX}bucket"
 _OF_FILES = (_FILE_PATH, _ROW_INDEX)
-_PREFIX = "__paimon_"
 METADATA_COLUMNS = (*_OF_FILES, _PARTITION, _BUCKET)
 """The names of the metadata columns."""
 BUCKET_SCHEMA = TableSchema(
@@ -49,9 +49,11 @@ BUCKET_SCHEMA = TableSchema(
 
 
 def asks_for_metadata(columns: Sequence[str] | None, schema: TableSchema) -> bool:
-    """True if columns that are named are not all the table's own."""
+    """Whether columns that are named are not all the table's own."""
     named = [] if columns is None else columns
-    return any(name.startswith(_PREFIX) and name not in schema.field_by_name for name in named)
+    return any(
+        name.startswith(METADATA_PREFIX) and name not in schema.field_by_name for name in named
+    )
 
 
 def metadata_schema(columns: Sequence[str], storage: TableStorage) -> st.StructType:
@@ -107,7 +109,7 @@ class MetadataRows(Rows):
             whose = "a server reads them" if rows.is_served else "they are of two branches"
             raise Unsupported(
                 f"table {rows.storage.name}: where its rows lie is not told, as {whose}; leave the "
-                f"columns {_PREFIX}… out"
+                f"columns {METADATA_PREFIX}… out"
             )
         schema = rows.storage.schema
         own = [
@@ -144,22 +146,22 @@ class MetadataRows(Rows):
             Unsupported: A file is asked for, and rows are merged from several.
         """
         wanted = self.of_buckets
-        found = tuple(
+        result = tuple(
             split
             for split in self.rows.splits
             if wanted is None or may_match(wanted, _bucket_range(split.bucket))
         )
         asked = next((name for name in self.names if name in _OF_FILES), None)
         if asked is None or not self.storage.schema.primary_keys:
-            return found
-        for split in found:
+            return result
+        for split in result:
             if split.streaming or not split.is_raw:
                 raise Unsupported(
                     f"table {self.storage.name}: {asked} is of rows that stand in one file each, "
                     f"and those in {split.directory} are merged as they are read: "
                     "compact the table, or give it 'deletion-vectors.enabled' = 'true'"
                 )
-        return found
+        return result
 
     def split_reads(self, split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[BatchRead]:
         """The rows of one split, in one part."""
@@ -168,15 +170,15 @@ class MetadataRows(Rows):
     def _read(self, split: Split, batch_rows: int) -> Generator[pa.RecordBatch]:
         names = self.names
         if any(name in _OF_FILES for name in names):
-            found = positioned_rows(self.storage, split, self._own, self.predicate, batch_rows)
+            rows = positioned_rows(self.storage, split, self._own, self.predicate, batch_rows)
         else:
-            found = self.rows.read_split(split, batch_rows=batch_rows)
+            rows = self.rows.read_split(split, batch_rows=batch_rows)
         directory = shown_location(split.directory)
         paths = {
             file.file_name: file.external_path or f"{directory}/{file.file_name}"
             for file in split.files
         }
-        for batch in found:
+        for batch in rows:
             columns = [self._column(name, batch, split, paths) for name in names]
             yield pa.RecordBatch.from_arrays(columns, names=list(names))
 

@@ -1,8 +1,8 @@
 """The columns and rows that a query needs of each of its tables, as Spark's optimiser sees it.
 
-The query is planned over stand-ins without rows. In the optimised plan each of them shows which of
-its columns are read, and under which condition: that plan gives the query's result whatever the
-tables hold, so that nothing else of them can matter.
+The query is planned over placeholder relations without rows. In the optimised plan each of them
+shows which of its columns are read, and under which condition: that plan gives the query's result
+whatever the tables hold, so that nothing else of them can matter.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pyspark.sql import functions as sf
 from headwater.spark.char_types import TYPE_KEY
 from headwater.spark.names import quoted
 from headwater.spark.session import active_session
-from headwater.spark.source.char_conditions import of_stored_values
 from headwater.storage.errors import Invalid
+from headwater.storage.predicate.char_columns import compared_as_they_are
 from headwater.storage.predicate.filter import Constant, Or, Predicate
 from headwater.storage.predicate.sql_text import exact_predicate, implied_predicate
 from headwater.storage.schema.table_schema import TableSchema
@@ -51,7 +51,7 @@ class Need:
 
     Attributes:
         columns: The places of the columns in the table.
-        conditions: Conditions of which one is true for each row needed, over the stand-in's
+        conditions: Conditions of which one is true for each row needed, over the relation's
             columns; empty if no row is needed. None in the place of one that is true for all rows.
     """
 
@@ -80,13 +80,13 @@ class Need:
         """A predicate that is true for all rows needed; None if that is all it could say.
 
         Args:
-            number: The stand-in's.
-            schema: The stand-in's columns.
+            number: The placeholder relation's.
+            schema: The placeholder relation's columns.
             table: The table's schema.
             time_zone: The session's, in which Spark writes timestamps.
-            fields: The table's columns that are fields of the stand-in's structs, too, by the
+            fields: The table's columns that are fields of the relation's structs, too, by the
                 names ``struct.field``.
-            filled: `CharColumns.lengths` of the stand-in's columns.
+            filled: `CharColumns.lengths` of the placeholder relation's columns.
             exact: The predicate is true for no other rows; None if that cannot be said.
         """
         leaves = {name: _leaf_name(number, at) for at, name in enumerate(schema.fieldNames())}
@@ -103,8 +103,8 @@ class Need:
             if _CAST_TO_TIMESTAMP.search(condition):
                 return None
             part = read(_with_zones(condition, time_zone), table, columns)
-            if part is not None and filled:
-                part = of_stored_values(part, filled, exact=exact)
+            if part is not None:
+                part = compared_as_they_are(part, table, (filled or {}).keys(), exact=exact)
             if part is None:
                 return None
             parts.append(part)
@@ -120,7 +120,7 @@ def stand_in(
 
     Args:
         spark: A session that is not Spark Connect's.
-        number: Tells the stand-ins of a query apart.
+        number: Tells the placeholder relations of a query apart.
         schema: Its columns.
         runs: False if running it is an error, as that would say that the table is empty.
     """
@@ -142,9 +142,9 @@ def _stand_in(spark: SparkSession, number: int, schema_json: str, runs: bool) ->
     leaf = DataFrame(session.createDataFrame(rows, declared), spark)
     named = leaf.toDF(*schema.fieldNames())
     typed = {
-        each.name: sf.col(quoted(each.name)).alias(each.name, metadata=dict(each.metadata))
-        for each in schema.fields
-        if TYPE_KEY in each.metadata
+        field.name: sf.col(quoted(field.name)).alias(field.name, metadata=dict(field.metadata))
+        for field in schema.fields
+        if TYPE_KEY in field.metadata
     }
     return named.withColumns(typed) if typed else named
 
@@ -157,21 +157,21 @@ def _refuse_to_run(_: int) -> None:
 
 
 def needs_of(frame: DataFrame, count: int) -> list[Need] | None:
-    """The need for each of a query's stand-ins; None when its plan is not to be had.
+    """The need for each of a query's placeholder relations; None when its plan is not to be had.
 
     Args:
-        frame: The query over stand-ins.
-        count: The number of stand-ins.
+        frame: The query over placeholder relations.
+        count: The number of placeholder relations.
     """
     try:
         plan: Any = frame._jdf.queryExecution().optimizedPlan()
-        found = [_Found() for _ in range(count)]
+        result = [_Found() for _ in range(count)]
         with active_session(frame.sparkSession):
             for root in (plan, *_listed(plan.subqueriesAll())):
-                _walk(root, (), found)
+                _walk(root, (), result)
     except (PySparkException, Py4JError):
         return None
-    return [Need(frozenset(each.columns), tuple(dict.fromkeys(each.conditions))) for each in found]
+    return [Need(frozenset(each.columns), tuple(dict.fromkeys(each.conditions))) for each in result]
 
 
 class _Found:
@@ -181,14 +181,14 @@ class _Found:
 
 
 def filter_of(frame: DataFrame) -> Need | None:
-    """The need for the rows of stand-in 0 in a frame of its rows that fulfil a condition.
+    """The need for the rows of placeholder relation 0 in a frame of those that fulfil a condition.
 
     Returns:
         None where more than the rows themselves decides, as in subqueries, and when the plan is
         not to be had.
     """
-    found = needs_of(frame, 1)
-    if found is None:
+    result = needs_of(frame, 1)
+    if result is None:
         return None
     plan: Any = frame._jdf.queryExecution().optimizedPlan()
     names: list[str] = []
@@ -198,7 +198,7 @@ def filter_of(frame: DataFrame) -> Need | None:
     leaf = str(plan.nodeName())
     # What no row can fulfil is planned as an empty relation.
     is_alone = not children and leaf in (_LEAF, _NOTHING) and set(names) <= _ROW_BY_ROW
-    return found[0] if is_alone else None
+    return result[0] if is_alone else None
 
 
 def _walk(node: Any, above: tuple[tuple[str, Any], ...], found: Sequence[_Found]) -> None:
@@ -236,8 +236,8 @@ def _columns(node: Any) -> set[int]:
 
 
 def _listed(sequence: Any) -> Iterator[Any]:
-    for at in range(sequence.size()):
-        yield sequence.apply(at)
+    for item in range(sequence.size()):
+        yield sequence.apply(item)
 
 
 def _leaf_name(number: int, at: int) -> str:
@@ -261,8 +261,8 @@ def _with_zones(condition: str, time_zone: str) -> str:
     def zoned(match: re.Match[str]) -> str:
         if match[1] is None:
             return match[0]
-        moment = _moment(match[1], time_zone)
-        return "unknown()" if moment is None else f"TIMESTAMP '{moment.isoformat(' ')}'"
+        instant = _moment(match[1], time_zone)
+        return "unknown()" if instant is None else f"TIMESTAMP '{instant.isoformat(' ')}'"
 
     return _TIMESTAMP.sub(zoned, condition)
 
@@ -284,5 +284,5 @@ def _moment(text: str, time_zone: str) -> datetime | None:
     except (ZoneInfoNotFoundError, ValueError):
         return None
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
-    # When clocks are put back, one time is two moments.
+    # When clocks are put back, one local time is two instants.
     return first if first == second else None

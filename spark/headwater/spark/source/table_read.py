@@ -149,13 +149,13 @@ class TableRead:
     @property
     def _native_rows(self) -> dict[str, FileRows]:
         """The rows of the files that Spark's own scan reads, by their names."""
-        found: dict[str, FileRows] = {}
+        result: dict[str, FileRows] = {}
         for split in self.division.by_spark:
             for file in split.files:
                 live = self.division.live_rows.get(file_path(split, file))
                 count = file.row_count if live is None else live.count
-                found[file.file_name] = FileRows(file.row_count, count)
-        return found
+                result[file.file_name] = FileRows(file.row_count, count)
+        return result
 
     @property
     def _splits(self) -> tuple[Split, ...]:
@@ -205,15 +205,15 @@ def read_frame(
         frame = projected(
             frame,
             [
-                (each.name, quoted(each.name) if each.name in read.columns else each.dataType)
-                for each in schema.fields
+                (field.name, quoted(field.name) if field.name in read.columns else field.dataType)
+                for field in schema.fields
             ],
         )
     return chars.read(frame)
 
 
 def _conditions_on(predicate: Predicate | None, columns: Collection[str]) -> Predicate | None:
-    """The part of a condition that is about some columns alone; None if there is none."""
+    """The part of a condition that is about some columns alone; None if it has no such part."""
     if predicate is None or not columns:
         return None
     parts = predicate.operands if isinstance(predicate, And) else (predicate,)
@@ -225,7 +225,9 @@ def char_columns(spark: SparkSession, relation: Relation) -> CharColumns:
     """The columns of CHAR and VARCHAR of a table that is read."""
     if relation.rows is None:
         return CharColumns()
-    return CharColumns.of(spark, relation.rows.storage.schema.fields).within(relation.schema)
+    return CharColumns.from_session(spark, relation.rows.storage.schema.fields).within(
+        relation.schema
+    )
 
 
 def _files(splits: tuple[Split, ...]) -> int:

@@ -67,6 +67,8 @@ def worker_frame(
         packed = pack_splits([[split] for split in splits], options, parallelism)
     # Without the plan, which every task would get.
     bare = rows.narrowed(rows.columns, rows.predicate)
+    # Spark pads them, where the session says so, but finds rows that change by what is stored.
+    bare.pads_chars = False
     work = partial(_read, bare, packed, schema, places, counter)
     row_count = None if rows.is_served else sum(split.row_count for split in splits)
     return task_frame(spark, len(packed), work, schema, row_count)
@@ -88,12 +90,12 @@ def _read(
             for split in packed[number]:
                 if places is Places.FILES:
                     names = rows.schema.names
-                    found = positioned_rows(rows.storage, split, names, rows.predicate)
+                    read_rows = positioned_rows(rows.storage, split, names, rows.predicate)
                 else:
-                    found = rows.read_split(split)
+                    read_rows = rows.read_split(split)
                 if places is Places.BUCKETS:
-                    found = bucketed_rows(found, split)
-                for read in found:
+                    read_rows = bucketed_rows(read_rows, split)
+                for read in read_rows:
                     row_count += read.num_rows
                     yield conform(read, arrow)
             # The files of what a server reads are not told.

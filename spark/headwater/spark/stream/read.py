@@ -34,7 +34,6 @@ from pyspark.sql.streaming.datasource import (
 
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Rows
-from headwater.spark.char_types import declared_chars, filled_batch
 from headwater.spark.connection import Connection
 from headwater.spark.options import ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition, pack_splits
@@ -118,7 +117,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._rows = Rows(storage, columns, predicate, row_kinds=kinds)
         self._kind = ROW_KIND_COLUMN if view is None else ROW_KIND
         self._schema = schema
-        self._chars = declared_chars(schema, storage.schema.fields)
         self._options = options
         self._bound = table.with_options(options.start).schema.table_options.bounded_watermark
         self._parallelism = connection.parallelism
@@ -416,8 +414,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         arrow = spark_arrow_schema(self._schema)
         with reading_from(self._rows.storage, partition.start):
             for batch in self._batches_of(partition):
-                # What fills up columns of tables leaves those of streams alone.
-                yield conform(filled_batch(batch, self._chars), arrow)
+                yield conform(batch, arrow)
 
     def _batches_of(self, partition: BatchPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, MovesPartition):

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import InputPartition
 from headwater.catalog.table.audit_log import AuditLog
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.served_stream import ServedBatch, ServedStream
-from headwater.spark.char_types import filled_batch
 from headwater.spark.connection import Connection
 from headwater.spark.options import ReadOptions
 from headwater.spark.source.batch_read import SplitsPartition
@@ -157,7 +156,7 @@ class ServedStreamReader(StreamReader):
             return
         arrow = spark_arrow_schema(self._schema)
         for batch in partition.rows.read_split(partition.part):
-            yield conform(filled_batch(batch, self._chars), arrow)
+            yield conform(batch, arrow)
 
 
 class _ServedPartition(SplitsPartition):

@@ -22,8 +22,8 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.options import BucketFunction
 from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN, PARTITION_COLUMN
-from headwater.storage.rows.bucket import bucket_numbers, hashed_columns, key_hashes
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN, loses_spaces
+from headwater.storage.rows.bucket import bucket_numbers, key_hashes
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
@@ -72,7 +72,7 @@ def cluster_stored(df: DataFrame, storage: TableStorage, *, adds: bool) -> DataF
         df: Changes with the columns of `headwater.storage.read.positioned_rows.bucketed_rows`, the
             place of a row that changes; they are null where a row is added.
         storage: The table.
-        adds: True if rows are added.
+        adds: Whether rows are added.
     """
     schema = storage.schema
     order = _key_order(df, storage)
@@ -92,7 +92,7 @@ def cluster_stored(df: DataFrame, storage: TableStorage, *, adds: bool) -> DataF
 
 
 def has_fixed_buckets(storage: TableStorage) -> bool:
-    """True if a key's bucket follows from the key alone."""
+    """Whether a key's bucket follows from the key alone."""
     return storage.schema.table_options.bucket > 0
 
 
@@ -112,8 +112,7 @@ def _with_number(df: DataFrame, storage: TableStorage) -> DataFrame:
 def _with_fixed_bucket(df: DataFrame, storage: TableStorage) -> DataFrame:
     options, key = storage.schema.table_options, storage.schema.bucket_key_fields
     buckets, function = options.bucket, options.bucket_function
-    is_plain = not any(loses_spaces(field, storage.schema) for field in key)
-    if function is BucketFunction.DEFAULT and is_plain and can_compute(key):
+    if function is BucketFunction.DEFAULT and can_compute(key):
         return with_bucket(df, key, buckets, _BUCKET)
     return df.withColumn(_BUCKET, _bucket_column(storage.schema, buckets, function))
 
@@ -187,7 +186,7 @@ def _key_column(
 
     def number(*columns: pa.Array) -> pa.Array:
         whole = [column.cast(kind) for column, kind in zip(columns, arrow, strict=True)]
-        return pa.array(numbers(hashed_columns(whole, key, schema), types))
+        return pa.array(numbers(whole, types))
 
     arguments = [sf.col(quoted(field.name)) for field in key]
     column: Column = arrow_udf(number, "int", ArrowUDFType.SCALAR)(*arguments)

@@ -96,7 +96,7 @@ def assigned(values: Mapping[str, object]) -> dict[str, Column | Default]:
 
 
 def rewrites(storage: TableStorage, clauses: Iterable[Clause]) -> bool:
-    """True if rows that clauses change are changed by writing their files anew."""
+    """Whether rows that clauses change are changed by rewriting their files."""
     actions = {clause.action for clause in clauses}
     return bool(actions & {Action.UPDATE, Action.DELETE}) and rewrites_files(
         storage, deletes=Action.DELETE in actions
@@ -110,9 +110,9 @@ class Projection:
         storage: The table.
         assignment: Casts of new values.
         target: The name of the table's rows in frames.
-        source: The name of the source's rows there; None where there are none.
+        source: The name of the source's rows there; None where it has none.
         source_schema: Their columns.
-        evolves: True if columns that the source lacks keep their values, or take their defaults.
+        evolves: Whether columns that the source lacks keep their values, or take their defaults.
         equal: The table's columns that have the values of the source's in each pair of rows.
 
     Attributes:
@@ -139,7 +139,7 @@ class Projection:
         self._target = target
         self._source = source
         self._source_schema = source_schema or st.StructType()
-        self._stored = CharColumns.of(assignment.spark, self._fields).stored
+        self._stored = CharColumns.from_session(assignment.spark, self._fields).stored
         bounded = any(is_bounded(field.type) for field in self._fields)
         self._fills = bounded and not is_text(assignment.spark)
         self._evolves = evolves
@@ -175,7 +175,7 @@ class Projection:
             frame: Rows of the table, of the source or pairs of both.
             clauses: The clauses.
             places: The columns that say where the table's rows stand.
-            tells_matches: True for pairs: those that no clause takes are told of, too.
+            tells_matches: Whether to report pairs: those that no clause takes are told of, too.
 
         Returns:
             The table's columns, ``_ROW_KIND`` and `places`.
@@ -206,8 +206,8 @@ class Projection:
             for name, value in own.items():
                 wanted = spark_type(self._storage.schema.column(name).type)
                 old = self._own(name) if keeps_fields else None
-                found = self._assignment.assigned(value, next(at).dataType, wanted, name, old)
-                stored[name] = self._as_stored(name, found, clause) if name in new else found
+                result = self._assignment.assigned(value, next(at).dataType, wanted, name, old)
+                stored[name] = self._as_stored(name, result, clause) if name in new else result
             kind: Column = sf.lit(clause.action.value)
             if clause.action is Action.UPDATE:
                 kind = self._kind_of_update(clause, stored)
@@ -227,15 +227,15 @@ class Projection:
     def _as_stored(self, name: str, value: Column, clause: Clause) -> Column:
         """A new value as the table keeps it."""
         schema = self._storage.schema
-        found = stored_value(value, name, schema) if self._fills else None
-        if found is None:
+        result = stored_value(value, name, schema) if self._fills else None
+        if result is None:
             return value
         if clause.action is Action.UPDATE and name in self._keys and name in self._stored:
             # A key that another engine has not filled up is the same key to Spark alone.
             old = sf.col(f"{self._target}.{quoted(name)}")
             same = filled_value(value, schema.column(name).type).eqNullSafe(old)
-            return sf.when(same, self._own(name)).otherwise(found)
-        return found
+            return sf.when(same, self._own(name)).otherwise(result)
+        return result
 
     def _row(self, values: Mapping[str, Column], kind: Column) -> Column:
         columns = [
@@ -277,7 +277,7 @@ class Projection:
         }
 
     def _given(self, clause: Clause) -> dict[str, Column]:
-        """The values that a clause gives columns, but for those that files need not hold anew."""
+        """The values that a clause gives columns, but for those that files need not hold again."""
         if clause.values is not None:
             return self._assigned(clause)
         values = self._all_values()
@@ -292,7 +292,7 @@ class Projection:
             if name in schema.primary_keys and self._source is None:
                 raise Invalid(
                     f"table {self._storage.name}: column '{name}' is part of the primary key and "
-                    "cannot be updated; delete the rows and write them anew"
+                    "cannot be updated; delete the rows and write them again"
                 )
             if name == kinds:
                 raise Invalid(
@@ -346,20 +346,20 @@ class Projection:
     def _place(self, name: str) -> tuple[str, tuple[str, ...]]:
         """The column, and the path of a field in it, that an assignment names."""
         names = list(self._storage.schema.field_by_name)
-        if (found := column_of(name, names)) is not None:
-            return found, ()
+        if (result := column_of(name, names)) is not None:
+            return result, ()
         first, *rest = parts_of(name)
         if rest and first.casefold() == self._target.casefold():
             first, *rest = rest
-        found = column_of(first, names)
-        if found is None:
+        result = column_of(first, names)
+        if result is None:
             raise NotFound(
                 f"table {self._storage.name} has no column '{name}'; its columns are "
                 f"{', '.join(names)}",
                 resource_type=ResourceType.COLUMN,
                 resource_name=name,
             )
-        return found, tuple(rest)
+        return result, tuple(rest)
 
     def _with_fields(
         self,
@@ -376,10 +376,10 @@ class Projection:
             )
         by_field: dict[str, dict[tuple[str, ...], Column]] = {}
         for (first, *rest), value in parts.items():
-            found = column_of(first, kind.names)
-            if found is None:
+            result = column_of(first, kind.names)
+            if result is None:
                 raise Invalid(f"table {self._storage.name}: '{where}' has no field '{first}'")
-            by_field.setdefault(found, {})[tuple(rest)] = value
+            by_field.setdefault(result, {})[tuple(rest)] = value
         columns: list[Column] = []
         for field in kind.fields:
             own = by_field.get(field.name)

@@ -22,6 +22,7 @@ from headwater.spark.source.needs import filter_of, needs_of, stand_in
 from headwater.spark.types import spark_schema
 from headwater.spark.write.join_condition import equal_columns
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.predicate.char_columns import char_lengths
 from headwater.storage.predicate.filter import Predicate, columns_of, parse_predicate
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import DataField
@@ -81,7 +82,7 @@ def rows_told(
     Args:
         spark: The session, by whose settings the condition is read; as for `wanted_rows`.
         storage: The table.
-        condition: The condition; likewise.
+        condition: The condition, as for `wanted_rows`.
         alias: The table's name in it.
 
     Returns:
@@ -98,7 +99,7 @@ def rows_told(
         return None  # A mistake that Spark will tell of.
     if need is None:
         return None
-    filled = CharColumns.of(spark, storage.schema.fields).lengths
+    filled = CharColumns.from_session(spark, storage.schema.fields).lengths
     return need.predicate(0, schema, storage.schema, _zone(spark), filled=filled, exact=True)
 
 
@@ -129,7 +130,7 @@ def join_needs(
         return JoinNeeds(pairs(condition) if isinstance(condition, str) else {})
     target = stand_in(spark, 0, own).alias(target_alias)
     other = stand_in(spark, 1, source).alias(source_alias)
-    # Text is no name of a column here.
+    # Text is not the name of a column here.
     crossed = target.crossJoin(other)
     try:
         joined = crossed.where(condition)
@@ -160,7 +161,7 @@ def columns_needed(
     if is_connect(spark):
         return names
     schema = st.StructType([*spark_schema(_named_fields(storage)).fields, *places])
-    target = CharColumns.of(spark, storage.schema.fields).of_target
+    target = CharColumns.from_session(spark, storage.schema.fields).of_target
     try:
         needs = needs_of(changes(target(stand_in(spark, 0, schema))), 1)
     except (PySparkException, Py4JError):
@@ -169,12 +170,12 @@ def columns_needed(
 
 
 def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -> Predicate | None:
-    """The condition of the rows of stand-in 0 that a frame needs."""
+    """The condition of the rows of placeholder relation 0 that a frame needs."""
     needs = needs_of(frame, 1)
     if needs is None:
         return None
     spark = frame.sparkSession
-    filled = CharColumns.of(spark, storage.schema.fields).lengths
+    filled = CharColumns.from_session(spark, storage.schema.fields).lengths
     return needs[0].predicate(0, schema, storage.schema, _zone(spark), filled=filled)
 
 
@@ -185,7 +186,7 @@ def _named_fields(storage: TableStorage) -> list[DataField]:
 
 def _schema(spark: SparkSession, fields: Sequence[DataField]) -> st.StructType:
     """Columns as Spark knows them."""
-    return CharColumns.of(spark, fields).schema(spark_schema(fields))
+    return CharColumns.from_session(spark, fields).schema(spark_schema(fields))
 
 
 def _zone(spark: SparkSession) -> str:
@@ -200,7 +201,7 @@ def _read(spark: SparkSession, storage: TableStorage, condition: Column | str) -
         predicate = parse_predicate(condition, storage.schema)
     except (Invalid, NotFound, Unsupported):
         return None
-    if CharColumns.of(spark, storage.schema.columns(sorted(columns_of(predicate)))).kinds:
+    if char_lengths(storage.schema, columns_of(predicate)):
         return None
     return predicate if is_read_alike(condition, predicate, storage.schema) else None
 

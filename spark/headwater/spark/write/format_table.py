@@ -52,11 +52,21 @@ from headwater.storage.schema.default_values import default_value
 from headwater.storage.table_storage import PartitionStatistics
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
-from headwater.storage.types.values import StorageValue, arrow_scalar, partition_text
+from headwater.storage.types.values import StorageValue, arrow_scalar, is_blank, partition_text
 
-__all__ = ["measure_partitions", "truncate_format_table", "write_format_rows"]
+__all__ = [
+    "check_named_values",
+    "measure_partitions",
+    "truncate_format_table",
+    "write_format_rows",
+]
 
 _UNKNOWN = -1
+# Java's whitespace, as `is_blank` has it.
+_BLANK = r"^[\t-\r\x1C-\x20\u1680\u2000-\u2006\u2008-\u200A\u2028\u2029\u205F\u3000]*$"
+_UNNAMED = (
+    "the name of its directory would be that of the null partition; write a null or another value"
+)
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
 
 
@@ -103,6 +113,7 @@ def write_format_rows(
     options = FormatOptions(table.schema.options)
     options.refuse_hive()
     fixed = static_partition(table.storage, partition or {})
+    check_named_values(table, partition or {}, fixed)
     frame = _stored(session, table, rows, fixed)
     counted = Observation()
     staging = f"{table.storage.layout.location}/.headwater-{table.storage.runtime.new_uuid()}"
@@ -292,8 +303,36 @@ def _directory_text(table: Table, field: DataField, options: FormatOptions) -> C
             text = _java_text(value)
     elif isinstance(field.type, AtomicType) and field.type.root is Root.TIMESTAMP:
         text = sf.date_format(value, f"yyyy-MM-dd HH:mm:ss{_fraction(field.type.precision)}")
-    default = sf.lit(table.schema.table_options.partition_default_name)
-    return sf.when(sf.trim(text) != "", text).otherwise(default).alias(field.name)
+    default = table.schema.table_options.partition_default_name
+    problem = sf.concat(
+        sf.lit(f"table {table.name}: '"),
+        text,
+        sf.lit(f"' cannot be a value of partition column '{field.name}': {_UNNAMED}"),
+    )
+    rejected = sf.raise_error(problem).cast("string")
+    named = sf.when(text.rlike(_BLANK) | (text == default), rejected).otherwise(text)
+    return sf.when(text.isNull(), sf.lit(default)).otherwise(named).alias(field.name)
+
+
+def check_named_values(
+    table: Table, partition: Mapping[str, object], values: Mapping[str, StorageValue]
+) -> None:
+    """Reject blank values for a partition's directories.
+
+    Args:
+        table: A format table.
+        partition: What the caller gave for some or all partition columns.
+        values: The values that this stands for.
+
+    Raises:
+        Invalid: A value is blank.
+    """
+    for name, value in values.items():
+        if isinstance(value, str) and is_blank(value):
+            raise Invalid(
+                f"table {table.name}: '{partition[name]}' cannot be a value of partition column "
+                f"'{name}': {_UNNAMED}"
+            )
 
 
 def _java_text(value: Column) -> Column:

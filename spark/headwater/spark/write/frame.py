@@ -221,7 +221,7 @@ def delete_keys(session: CatalogSession, table: Table, keys: DataFrame) -> None:
             f"table {table.name}: to delete by key the frame needs the columns {', '.join(missing)}"
         )
     # Keys may be stored without the spaces that CHAR is filled up with.
-    fills = CharColumns.of(session.spark, schema.columns(primary)).fills
+    fills = CharColumns.from_session(session.spark, schema.columns(primary)).fills
     required = {field.name for field in schema.fields if not field.type.nullable}
     if not fills and required.union(schema.table_options.sequence_fields) <= set(keys.columns):
         doomed = keys.withColumn(ROW_KIND_COLUMN, sf.lit("-D"))
@@ -242,7 +242,7 @@ def _delete_present(session: CatalogSession, table: Table, keys: DataFrame) -> N
     present = frame_of_table(session, scan)
     # Null equals null in a key column that may hold it.
     names = [quoted(name) for name in keys.columns]
-    chars = CharColumns.of(session.spark, table.schema.columns(keys.columns))
+    chars = CharColumns.from_session(session.spark, table.schema.columns(keys.columns))
     stored, wanted = chars.of_target(present).alias("stored"), chars.read(keys).alias("doomed")
     same = [sf.col(f"stored.{at}").eqNullSafe(sf.col(f"doomed.{at}")) for at in names]
     doomed = stored.join(wanted, on=same, how="left_semi").select(

@@ -198,7 +198,7 @@ class MergeBuilder:
             The number of rows that were inserted, updated and deleted.
 
         Raises:
-            Invalid: There is no clause; several rows of the source match one row of the table; a
+            Invalid: A clause is missing; several rows of the source match one row of the table; a
                 value does not fit its column; or rows cannot be updated there.
             NotFound: A column does not exist.
             Conflict: Other commits changed the same rows each time.
@@ -226,7 +226,7 @@ class MergeBuilder:
         return with_kept_rows(storage.name, lambda: self._merge(projection))
 
     def _columns_wanted(self) -> list[st.StructField]:
-        """The source's columns that the table is to have room for."""
+        """The source's columns that the table is to have columns for."""
         fields = [
             field for field in self._source.schema.fields if field.name not in TRACKING_FIELDS
         ]
@@ -348,8 +348,8 @@ class MergeBuilder:
         def changes(frame: DataFrame) -> DataFrame:
             return self._changes(projection, frame, stand_in(spark, 1, self._source.schema))
 
-        found = columns_needed(spark, storage, PLACE_FIELDS[Places.FILES], changes)
-        return columns_to_read(storage, columns, {*found, *pairs})
+        result = columns_needed(spark, storage, PLACE_FIELDS[Places.FILES], changes)
+        return columns_to_read(storage, columns, {*result, *pairs})
 
     def _condition(self, source: DataFrame) -> Column:
         if isinstance(self._on, str | Column):
@@ -368,7 +368,7 @@ class MergeBuilder:
         left = sf.col(f"{self._target_alias}.{quoted(own)}")
         right = sf.col(f"{self._source_alias}.{quoted(other)}")
         field = self._table.schema.column(own)
-        if CharColumns.of(self._session.spark, [field]).fills:
+        if CharColumns.from_session(self._session.spark, [field]).fills:
             right = filled_value(right, field.type)
         return left.eqNullSafe(right) if other in self._with_nulls else left == right
 
@@ -441,7 +441,7 @@ class MergeBuilder:
 
 def _columns_with_nulls(rows: DataFrame, names: Iterable[str]) -> frozenset[str]:
     """The columns of a frame that hold nulls."""
-    found = rows.agg(
+    result = rows.agg(
         *[sf.bool_or(sf.col(quoted(name)).isNull()).alias(name) for name in dict.fromkeys(names)]
     )
-    return frozenset(name for name, is_there in found.collect()[0].asDict().items() if is_there)
+    return frozenset(name for name, is_there in result.collect()[0].asDict().items() if is_there)

@@ -75,7 +75,7 @@ def columns_to_read(
 
     Args:
         storage: The table.
-        columns: The table's columns that are read where there is no data evolution.
+        columns: The table's columns that are read without data evolution.
         needed: The columns that the change is made of.
     """
     schema = storage.schema
@@ -103,7 +103,7 @@ def read_target(
             the others, too, as nulls.
         predicate: Only rows that may fulfil it are needed. It must be one that Spark sees, too:
             Spark's own scan skips files by it, and does not filter rows.
-        rewrites: True if files of a primary-key table are written anew: the buckets of rows are
+        rewrites: Whether files of a primary-key table are rewritten: the buckets of rows are
             told.
     """
     storage = table.storage
@@ -125,5 +125,5 @@ def read_target(
         fields = [item for item in storage.schema.fields if item.name not in names]
         absent = [sf.lit(None).cast(spark_type(f.type)).alias(f.name) for f in fields]
         frame = frame.select("*", *absent)
-    frame = CharColumns.of(session.spark, storage.schema.fields).of_target(frame)
+    frame = CharColumns.from_session(session.spark, storage.schema.fields).of_target(frame)
     return Target(table, snapshot, frame, text)

@@ -36,7 +36,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headwater.spark.char_types import stored_batch
+from headwater.spark.char_types import is_text_in_task, stored_batch
 from headwater.spark.options import WriteOptions
 from headwater.spark.write.column_case import batch_as_named
 from headwater.spark.write.column_check import check_batch, no_rows
@@ -123,7 +123,8 @@ class _Target:
                     )
                 named = batch_as_named(batch, self.plan.storage.schema)
                 # Rows that were brought to their buckets are as they are stored.
-                writer.write(named if self.clustered else self._stored(named))
+                stored = named if self.clustered else self._stored(named)
+                writer.write(stored, pads=not is_text_in_task())
             return WrittenFiles(name, tuple(writer.finish()))
 
     def check(self, rows: st.StructType) -> None:

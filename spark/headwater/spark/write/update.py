@@ -120,7 +120,7 @@ def delete_counted(
     """Delete the rows that fulfil a condition, of tables of any merge engine.
 
     Returns:
-        The number of rows; None where it is not known, as files were written anew.
+        The number of rows; None where it is not known, as files were rewritten.
     """
     predicate = _own_condition(session, table, where, alias)
     if predicate is None or not rewrites_files(table.storage, deletes=True):
@@ -169,7 +169,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
     def replace() -> RowCounts:
         # Computed once, though a conflict may have it written twice.
         new = projection.changes(kept_rows(rows), [insert])
-        read = CharColumns.of(session.spark, storage.schema.fields).read(new)
+        read = CharColumns.from_session(session.spark, storage.schema.fields).read(new)
         wrong = read.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
         if wrong:
             raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
@@ -220,8 +220,8 @@ def _change(
             return None
         names = list(storage.schema.field_by_name)
         if storage.schema.tracking_fields:
-            found = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
-            names = columns_to_read(storage, names, found)
+            result = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
+            names = columns_to_read(storage, names, result)
         target = read_target(session, table, base, names, predicate, rewrites=written_anew)
         return Changes(changes(target.frame), target.predicate, columns=projection.changed)
 

@@ -48,7 +48,7 @@ def upsert_rows(session: CatalogSession, table: Table, rows: DataFrame) -> RowCo
             f"table {table.name} has an 'upsert-key', so that its rows have no kinds: leave the "
             f"column {ROW_KIND_COLUMN} out, and delete rows by a condition"
         )
-    rows = CharColumns.of(session.spark, schema.fields).read(rows)
+    rows = CharColumns.from_session(session.spark, schema.fields).read(rows)
     check_columns(rows.schema, table.storage)
     keys, ages = schema.table_options.upsert_keys, schema.table_options.sequence_fields
     if lacking := [name for name in (*keys, *ages) if name not in rows.columns]:

@@ -20,9 +20,15 @@ from headwater.storage.predicate.filter import (
     to_sql,
 )
 from headwater.storage.rows.by_bucket import by_bucket
-from headwater.storage.rows.partition import partition_spec, partition_values, static_partition
+from headwater.storage.rows.partition import (
+    check_unambiguous,
+    partition_spec,
+    partition_values,
+    static_partition,
+)
 from headwater.storage.table_storage import PartitionStatistics, TableStorage
 from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.padded_text import padded_value
 from headwater.storage.types.values import StorageValue
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -50,12 +56,14 @@ class PartitionFilter:
         values: Storage values by partition column; every partition must have one of them. The
             empty mapping alone is every partition.
         condition: A condition on the partition columns that they fulfil besides.
+        named: `values` as the caller gave them.
     """
 
     storage: TableStorage
     partitions: Collection[bytes] | None = None
     values: tuple[Mapping[str, StorageValue], ...] = ({},)
     condition: Predicate | None = None
+    named: tuple[Mapping[str, object], ...] = ()
 
     @staticmethod
     def whole_table(storage: TableStorage) -> PartitionFilter:
@@ -66,7 +74,10 @@ class PartitionFilter:
     def static(storage: TableStorage, *partitions: Mapping[str, object]) -> PartitionFilter:
         """Partitions given by some or all of their columns; raises Invalid for other columns."""
         return PartitionFilter(
-            storage, None, tuple(static_partition(storage, each) for each in partitions)
+            storage,
+            None,
+            tuple(static_partition(storage, each) for each in partitions),
+            named=partitions,
         )
 
     @staticmethod
@@ -85,13 +96,13 @@ class PartitionFilter:
         return PartitionFilter.static(storage, partition or {})
 
     @staticmethod
-    def of(storage: TableStorage, messages: Sequence[CommitMessage]) -> PartitionFilter:
+    def from_messages(storage: TableStorage, messages: Sequence[CommitMessage]) -> PartitionFilter:
         """The partitions that messages lie in."""
         return PartitionFilter(storage, frozenset(message.partition for message in messages))
 
     @property
     def is_whole(self) -> bool:
-        """True if it is certainly every partition."""
+        """Whether it is certainly every partition."""
         if self.partitions is not None or self.condition is not None:
             return False
         return any(not wanted for wanted in self.values)
@@ -104,36 +115,50 @@ class PartitionFilter:
         if others:
             raise Invalid(
                 f"table {storage.name}: '{others[0]}' is not a partition column; a condition that "
-                f"chooses partitions asks for {', '.join(keys) or 'none: there are none'}"
+                f"chooses partitions asks for {', '.join(keys) or '(none)'}"
             )
         return PartitionFilter(storage, condition=condition)
 
     def chosen(self, partitions: Iterable[bytes]) -> frozenset[bytes]:
-        """Those of some serialised partitions that are among them."""
-        found = [each for each in dict.fromkeys(partitions) if self._has_values(each)]
-        if self.condition is None or not found:
-            return frozenset(found)
+        """Those of some serialised partitions that are among them.
+
+        Raises:
+            Invalid: A name is ambiguous, see `check_unambiguous`.
+        """
+        partitions = list(partitions)
+        for names in self.named:
+            present = (partition_values(self.storage, each) for each in partitions)
+            check_unambiguous(self.storage, names, present)
+        chosen = [each for each in dict.fromkeys(partitions) if self._has_values(each)]
+        if self.condition is None or not chosen:
+            return frozenset(chosen)
         fields = self.storage.schema.partition_fields
-        values = zip(*(partition_values(self.storage, each) for each in found), strict=True)
+        values = zip(*(partition_values(self.storage, each) for each in chosen), strict=True)
         columns = [
             pa.array(column, to_arrow(field.type))
             for field, column in zip(fields, values, strict=True)
         ]
         rows = pa.RecordBatch.from_arrays(
-            [*columns, pa.array(found, pa.binary())], [*(field.name for field in fields), _ROW]
+            [*columns, pa.array(chosen, pa.binary())], [*(field.name for field in fields), _ROW]
         )
         keep = to_expression(self.condition, self.storage.schema)
         return frozenset(filter_rows(rows, keep).column(_ROW).to_pylist())
 
     def includes(self, partition: bytes) -> bool:
-        """True if a serialised partition is among them."""
+        """Whether a serialised partition is among them."""
         return partition in self.chosen([partition])
 
     def _has_values(self, partition: bytes) -> bool:
         if self.partitions is not None:
             return partition in self.partitions
-        names = self.storage.schema.partition_keys
-        own = dict(zip(names, partition_values(self.storage, partition), strict=True))
+        own = {
+            field.name: padded_value(value, field.type)
+            for field, value in zip(
+                self.storage.schema.partition_fields,
+                partition_values(self.storage, partition),
+                strict=True,
+            )
+        }
         return any(
             # As parts of a partition, NaN is itself.
             all(
@@ -227,11 +252,11 @@ def partition_statistics(
     groups: dict[bytes, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.partition, []).append(entry)
-    found: list[PartitionStatistics] = []
+    result: list[PartitionStatistics] = []
     for partition, group in groups.items():
         signs = [1 if entry.kind is FileKind.ADD else -1 for entry in group]
         times = [e.file.creation_time for e in group if e.file.creation_time is not None]
-        found.append(
+        result.append(
             PartitionStatistics(
                 spec=dict(partition_spec(storage, partition)),
                 record_count=record_count(group),
@@ -243,4 +268,4 @@ def partition_statistics(
                 total_buckets=group[-1].total_buckets,
             )
         )
-    return found
+    return result

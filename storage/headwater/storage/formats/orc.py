@@ -1,8 +1,8 @@
 """The ORC format: reading its files, by stripe and with the statistics of their tails.
 
 Paimon's Java writes TIMESTAMP_LTZ in one of two ways. With ``orc.timestamp-ltz.legacy.type``, its
-default, it writes the moment at which clocks in the time zone of its process show what clocks in
-UTC show at the true moment; each stripe names that zone. Otherwise it writes the moment.
+default, it writes the instant at which clocks in the time zone of its process show what clocks in
+UTC show at the true instant; each stripe names that zone. Otherwise it writes the instant.
 
 Source: ``OrcFileFormat.java``, ``OrcReaderFactory.java``, ``FieldWriterFactory.java``,
 ``OrcTimestampColumnVector.java``.
@@ -55,6 +55,7 @@ from headwater.storage.types.data_type import (
 )
 from headwater.storage.types.local_time import local_seconds
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
+from headwater.storage.types.padded_text import padded_array
 
 __all__ = ["ORC", "OrcFormat", "OrcReader"]
 
@@ -118,7 +119,7 @@ class OrcReader:
         files: Access to the storage.
         path: The file's URI.
         row_count: The number of rows according to the metadata; None leaves it unchecked.
-        legacy_timestamps: True if TIMESTAMP_LTZ depends on the zone of the process that wrote it.
+        legacy_timestamps: Whether TIMESTAMP_LTZ depends on the zone of the process that wrote it.
 
     Attributes:
         path: The file's URI.
@@ -163,7 +164,7 @@ class OrcReader:
         return list(accumulate(counts, initial=0))[:-1]
 
     def statistics(self, row_group: int, column: DataField) -> ColumnStatistics | None:
-        """The tail's statistics of an atomic column; None when there are none."""
+        """The tail's statistics of an atomic column; None when the file has no such statistics."""
         if not isinstance(column.type, AtomicType) or column.name not in self._tail.columns:
             return None
         with readable(self.path):
@@ -208,15 +209,16 @@ class OrcReader:
                 yield from rows_without_columns(expected, batch_rows)
                 continue
             zone = self._zone(stripe, stored)
-            found = 0
+            row_count = 0
             for batch in self._stripe(stripe, names, rows):
                 arrays = [_converted(batch.column(item.name), item.type, zone) for item in stored]
                 arrays = list(map(self._shredded.whole, arrays, columns))
-                found += batch.num_rows
+                row_count += batch.num_rows
                 yield pa.RecordBatch.from_arrays(arrays, names)
-            if found != expected:
+            if row_count != expected:
                 raise CorruptData(
-                    f"file {self.path} cannot be read: a stripe of {expected} rows holds {found}"
+                    f"file {self.path} cannot be read: a stripe of {expected} rows holds "
+                    f"{row_count}"
                 )
 
     def _stripe(
@@ -236,11 +238,11 @@ class OrcReader:
             )
         while True:
             with self._decoding():
-                found = next(batches, None)
-            if found is None:
+                batch = next(batches, None)
+            if batch is None:
                 return
-            if found.num_rows:
-                yield found
+            if batch.num_rows:
+                yield batch
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:
@@ -281,7 +283,7 @@ class OrcReader:
 
 
 def _holds(data_type: DataType, roots: Sequence[Root]) -> bool:
-    """True if a type is, or has in it, one of these."""
+    """Whether a type is, or has in it, one of these."""
     match data_type:
         case AtomicType():
             return data_type.root in roots
@@ -298,8 +300,8 @@ def _holds(data_type: DataType, roots: Sequence[Root]) -> bool:
 def _converted(array: pa.Array, data_type: DataType, zone: dt.tzinfo) -> pa.Array:
     """A column as Paimon's readers give it.
 
-    Timestamps come in the unit of their type; CHAR has no spaces at its end, which ORC pads it
-    with.
+    Timestamps come in the unit of their type. CHAR is padded, as ORC does not keep the spaces at
+    its end.
     """
     if not _holds(data_type, (Root.CHAR, *_TIMESTAMPS)):
         return array
@@ -329,7 +331,7 @@ def _converted(array: pa.Array, data_type: DataType, zone: dt.tzinfo) -> pa.Arra
             ]
             return struct_with(array, children, fields)
     if data_type.root is Root.CHAR:
-        return pc.utf8_rtrim(array, " ") if pa.types.is_string(array.type) else array
+        return padded_array(array, data_type) if pa.types.is_string(array.type) else array
     if not pa.types.is_timestamp(array.type):
         return array
     if data_type.root is Root.TIMESTAMP_LTZ and zone is not dt.UTC:
@@ -337,13 +339,13 @@ def _converted(array: pa.Array, data_type: DataType, zone: dt.tzinfo) -> pa.Arra
     try:
         return array.cast(to_arrow(data_type))
     except pa.ArrowInvalid:
-        # Java writes all digits that a value has, even those that its type has not.
+        # Java writes all digits that a value has, even those beyond its type.
         unit = {"ms": "millisecond", "us": "microsecond"}[to_arrow(data_type).unit]
         return pc.floor_temporal(array, unit=unit).cast(to_arrow(data_type))
 
 
 def _local_moments(array: pa.Array, zone: dt.tzinfo) -> pa.Array:
-    """The moments at which clocks in UTC show what those of a zone show at the given ones."""
+    """The instants at which clocks in UTC show what those of a zone show at the given ones."""
     numbers: Integers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds = numbers // _NANOS
     moved = numbers + (local_seconds(seconds, zone) - seconds) * np.int64(_NANOS)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headwater.storage.schema.system_fields import (
+    KEY_PREFIX,
+    KIND_FIELD,
     ROW_ID_FIELD,
     SEQUENCE_FIELD,
     STORED_TRACKING_FIELDS,
 )
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
 __all__ = ["KEY_PREFIX", "KIND_FIELD", "SEQUENCE_FIELD", "data_file_fields"]
 
-KEY_PREFIX = "_KEY_"
-KIND_FIELD = DataField(2**31 - 3, "_VALUE_KIND", AtomicType(Root.TINYINT, nullable=False))
-"""The column of row kinds: 0 ``+I``, 1 ``-U``, 2 ``+U``, 3 ``-D``."""
 _KEY_ID_START = (2**31 - 1) // 2
 
 
@@ -29,7 +27,7 @@ def data_file_fields(
     Args:
         schema: The table's schema; without a primary key its columns are the answer.
         thin: Leave the ``_KEY_`` columns out (``data-file.thin-mode``).
-        tracked: True for a file of rows that keep their ids, which come last.
+        tracked: Whether the file is of rows that keep their ids, which come last.
     """
     if not schema.primary_keys:
         if not tracked:

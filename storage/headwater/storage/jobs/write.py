@@ -52,12 +52,12 @@ class Replacement:
     def partitions(
         self, storage: TableStorage, messages: Sequence[CommitMessage]
     ) -> PartitionFilter | None:
-        """The partitions whose rows go; None when there are none."""
+        """The partitions whose rows go; None when no rows go."""
         fixed = self.fixed_partitions(storage)
         if fixed is not None:
             return fixed
         within = [message for message in messages if not message.is_beside]
-        return PartitionFilter.of(storage, within) if within else None
+        return PartitionFilter.from_messages(storage, within) if within else None
 
     def fixed_partitions(self, storage: TableStorage) -> PartitionFilter | None:
         """The partitions whose rows go, whatever is written; None when new rows decide it."""
@@ -84,9 +84,9 @@ class WritePlan:
             or this one was rolled back.
         states: The buckets that rows are added to; None when their rows are replaced and no keys
             are looked up in others.
-        is_stream: True if the write is one of a stream's many.
+        is_stream: Whether the write is one of a stream's many.
         compacts: False if the compaction that is due after the commit is left to the caller.
-        is_merged: True if rows with the same ``upsert-key`` as new ones are taken away.
+        is_merged: Whether rows with the same ``upsert-key`` as new ones are taken away.
 
     Raises:
         Unsupported: Rows would be added beside those with the same ``upsert-key``.
@@ -158,7 +158,7 @@ class WritePlan:
 
     @property
     def _looks_beside(self) -> bool:
-        """True if it is an overwrite whose keys may be in partitions that stay."""
+        """Whether it is an overwrite whose keys may be in partitions that stay."""
         if self.replaced is None or not self.storage.schema.crosses_partitions:
             return False
         fixed = self.replaced.fixed_partitions(self.storage)
@@ -251,9 +251,9 @@ def write_rows(
             if row_kinds is not None:
                 raise Invalid("give the row kinds of a stream as its column _ROW_KIND")
             for batch in data:
-                writer.write(batch)
+                writer.write(batch, pads=True)
         else:
-            writer.write(data, row_kinds)
+            writer.write(data, row_kinds, pads=True)
         return writer.finish()
 
 

@@ -29,6 +29,8 @@ from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
+from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.padded_text import has_chars, padded_array, padded_batch
 from headwater.storage.types.values import storage_value
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ WhenMatched: TypeAlias = Literal["update", "delete"]
 # No column of a table has a name with this character, which Polars does not take.
 _NUMBER = "\0number"
 _ROW, _SOURCE = "row", "source"
-_MOST_VALUES = 1000
+_MAX_VALUES = 1000
 
 
 # Deletions and updates ------------------------------------------------------------------------
@@ -107,7 +109,7 @@ class UpdateRows:
         numbers, found = _matching(rows, self.storage, self.predicate)
         if not len(numbers):
             return Matched(numbers)
-        new = _assigned(found, self.changes)
+        new = _assigned(self.storage.schema, found, self.changes)
         _check_kinds(self.storage, new, self.changes)
         return Matched(numbers, new)
 
@@ -143,12 +145,23 @@ def _check_kinds(storage: TableStorage, rows: pa.Table, changed: Collection[str]
         )
 
 
-def _assigned(rows: pa.Table, changes: Mapping[str, Assignment]) -> pa.Table:
+def _assigned(schema: TableSchema, rows: pa.Table, changes: Mapping[str, Assignment]) -> pa.Table:
     """Rows with new values, each computed from the old row."""
     result = rows
     for name, value in changes.items():
-        result = _with_column(result, name, _value(rows, name, value))
+        result = _with_column(result, name, _padded(schema, name, _value(rows, name, value)))
     return result
+
+
+def _padded(
+    schema: TableSchema, name: str, column: pa.Array | pa.ChunkedArray
+) -> pa.Array | pa.ChunkedArray:
+    """A column with its CHAR values padded, if it has the type of the table's."""
+    data_type = schema.column(name).type
+    if not has_chars(data_type) or column.type != to_arrow(data_type):
+        return column
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return pa.chunked_array([padded_array(chunk, data_type) for chunk in chunks], column.type)
 
 
 def _with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -201,14 +214,14 @@ def _polars_value(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
         free += "_"
     try:
         # Beside the columns of the frame, so that one value becomes as many as there are rows.
-        found = frame.with_columns(value.alias(free)).get_column(free)
+        result = frame.with_columns(value.alias(free)).get_column(free)
     except pl.exceptions.PolarsError as error:
         raise Invalid(f"column '{name}' cannot be set to {value}: {error}") from error
-    return pa.chunked_array([found.to_arrow()])
+    return pa.chunked_array([result.to_arrow()])
 
 
 def _is_of_single_rows(expression: pl.Expr) -> bool:
-    """True if each value follows from its own row; Python's functions are taken to do so."""
+    """Whether each value follows from its own row; Python's functions are taken to do so."""
     from polars.exceptions import PolarsError
 
     try:
@@ -232,7 +245,7 @@ class MergeRows:
         on: The columns. Null equals nothing but in a key column that may hold it, where it is a
             value like others.
         when_matched: The change of the table's row; None leaves it.
-        inserts: True if the source's rows without a match are added.
+        inserts: Whether the source's rows without a match are added.
     """
 
     storage: TableStorage
@@ -267,7 +280,8 @@ class MergeRows:
         Raises:
             Invalid: Several rows of the source match one row, or a key would change.
         """
-        own = self._comparable(pa.Table.from_batches([rows]), _ROW)
+        padded = padded_batch(rows, self.storage.schema.columns(self.on))
+        own = self._comparable(pa.Table.from_batches([padded]), _ROW)
         on = [str(at) for at in range(len(self.on))]
         pairs = own.join(self._keys, on=on, how="inner", nulls_equal=True)
         taken = pairs.get_column(_ROW).to_numpy()
@@ -302,7 +316,7 @@ class MergeRows:
             if name in self.on:
                 continue
             if name in self.storage.schema.primary_keys:
-                old = result.column(name)
+                old = _padded(self.storage.schema, name, result.column(name))
                 same = pc.fill_null(pc.equal(old, new.column(name)), False)
                 nulls = pc.and_(pc.is_null(old), pc.is_null(new.column(name)))
                 if not pc.all(pc.or_(same, nulls)).as_py():
@@ -358,7 +372,8 @@ def merge_source(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> 
     partition_keys = tuple(name for name in schema.partition_keys if name in source.column_names)
     some = replace(schema, fields=tuple(own), primary_keys=(), partition_keys=partition_keys)
     # Nulls become default values when rows are written: before, they match none.
-    return coerce(source, some, storage.name, storage.runtime.time_zone, keeps_nulls=True)
+    zone = storage.runtime.time_zone
+    return coerce(source, some, storage.name, zone, keeps_nulls=True, pads=True)
 
 
 def merge_predicate(storage: TableStorage, source: pa.Table, on: Sequence[str]) -> Predicate | None:
@@ -394,7 +409,7 @@ def _among(schema: TableSchema, name: str, column: pa.ChunkedArray) -> Predicate
 def _among_values(name: str, data_type: AtomicType, values: pa.ChunkedArray) -> Predicate | None:
     """The condition that a column has one of some values, none of them null."""
     distinct = pc.unique(values)
-    if len(distinct) <= _MOST_VALUES:
+    if len(distinct) <= _MAX_VALUES:
         return In(name, tuple(storage_value(each, data_type) for each in distinct))
     try:
         ends = pc.min_max(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from functools import total_ordering
@@ -13,7 +12,7 @@ from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
-from headwater.storage.types.type_parts import root_of
+from headwater.storage.types.padded_text import greatest_padded
 from headwater.storage.types.values import StorageValue
 
 __all__ = [
@@ -21,10 +20,8 @@ __all__ = [
     "clustered_range",
     "comparable_key",
     "end_fields",
-    "is_read_bare",
     "is_sorted_by_key",
     "key_range",
-    "least_bare_text",
 ]
 
 ComparableKey: TypeAlias = tuple[object, ...]
@@ -51,7 +48,7 @@ _EVERYTHING: tuple[ComparableKey, ComparableKey] = (), (_Greatest(),)
 
 
 def is_sorted_by_key(storage: TableStorage, file: DataFile) -> bool:
-    """True if the rows of a file of a primary-key table are in the order of their keys."""
+    """Whether the rows of a file of a primary-key table are in the order of their keys."""
     return file.level == 0 or not storage.schema.table_options.overrides_key_order
 
 
@@ -67,7 +64,7 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
     """The least and the greatest key of a file of a primary-key table.
 
     Of a file in another order than that of the key they may be less, and greater, than any. So may
-    they of a file that gives CHAR values back without the spaces at their end.
+    they of an ORC file with CHAR values, which are padded when they are read.
 
     Raises:
         CorruptData: A key cannot be read.
@@ -82,25 +79,9 @@ def key_range(storage: TableStorage, file: DataFile) -> tuple[ComparableKey, Com
     low, high = deserialize_row(least, types), deserialize_row(greatest, types)
     if not is_sorted_by_key(storage, file) and (None in low or None in high):
         return _EVERYTHING
-    # With its spaces, the greatest is above all that are read without.
-    low = tuple(
-        least_bare_text(value) if isinstance(value, str) and is_read_bare(kind, file) else value
-        for value, kind in zip(low, types, strict=True)
-    )
+    if file.file_name.endswith(".orc"):
+        high = tuple(map(greatest_padded, high, types))
     return comparable_key(storage, low), comparable_key(storage, high)
-
-
-def least_bare_text(least: str) -> str:
-    """A text not above any that is left of texts, from a least one on, without spaces at their end.
-
-    A character that sorts before a space may follow in others.
-    """
-    return "".join(itertools.takewhile(lambda character: character >= " ", least)).rstrip(" ")
-
-
-def is_read_bare(stored: DataType, file: DataFile) -> bool:
-    """True if values of a type are read without the spaces at their end."""
-    return root_of(stored) is Root.CHAR and file.file_name.endswith(".orc")
 
 
 def clustered_range(
@@ -126,7 +107,7 @@ def clustered_range(
 
 
 def _is_untold(data_type: DataType) -> bool:
-    """True if statistics may leave out values of a type: nulls, and what is not a number."""
+    """Whether statistics may leave out values of a type: nulls, and what is not a number."""
     floats = (Root.FLOAT, Root.DOUBLE)
     return data_type.nullable or (isinstance(data_type, AtomicType) and data_type.root in floats)
 

@@ -13,7 +13,7 @@ from headwater.storage.rows.ordering import Comparable
 
 __all__ = ["ROW_NUMBER", "RunPart", "SortedRun"]
 
-ROW_NUMBER = "_ROW_NUMBER"
+ROW_NUMBER = "\0row number"
 """A column that tells the rows of all files apart that are looked up."""
 
 
@@ -32,11 +32,11 @@ class SortedRun:
         max_sequence: The greatest.
         rank: A run of lower rank is older than those of higher rank, whatever their sequence
             numbers.
-        keys_only: True if the rows take part without being returned: batches hold the keys alone,
+        keys_only: Whether the rows take part without being returned: batches hold the keys alone,
             and a key whose oldest row is here is left out of the result. Its rank is its own.
         level: The level of the files.
-        looked_up: True if only those rows take part whose key is on level 0, too.
-        numbers_only: True if even those are not merged, but only told of as superseded: batches
+        looked_up: Whether only those rows take part whose key is on level 0, too.
+        numbers_only: Whether even those are not merged, but only told of as superseded: batches
             hold the keys and `ROW_NUMBER`.
         kept: Leaves out rows, which `ROW_NUMBER` tells apart, before they are merged; they are
             superseded all the same. None leaves out none.
@@ -57,7 +57,7 @@ class SortedRun:
 
 @dataclass
 class RunPart:
-    """The rows of one run in one key range; `keys` is empty when there is no other run."""
+    """The rows of one run in one key range; `keys` is empty when it is the only run."""
 
     run: SortedRun
     batch: pa.RecordBatch

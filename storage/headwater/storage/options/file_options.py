@@ -28,12 +28,6 @@ class FileOptions(OptionMap):
         return self._by_level("file.format.per.level")
 
     @property
-    def may_write_orc(self) -> bool:
-        """True if some new files are ORC files, which keep no spaces at the end of CHAR values."""
-        formats = [self.file_format, *self.file_format_per_level.values()]
-        return "orc" in [*formats, self.changelog_file_format]
-
-    @property
     def changelog_file_format(self) -> str | None:
         """The format of new changelog files; None is that of data files on their level."""
         return self._word("changelog-file.format")
@@ -80,7 +74,7 @@ class FileOptions(OptionMap):
 
     @property
     def names_codec_of_files(self) -> bool:
-        """True if the names of new files have the codec in them."""
+        """Whether the names of new files have the codec in them."""
         return self._boolean("file.suffix.include.compression", False)
 
     @property
@@ -101,7 +95,7 @@ class FileOptions(OptionMap):
 
     @property
     def legacy_orc_timestamps(self) -> bool:
-        """True if TIMESTAMP_LTZ in ORC files depend on the zone of the process that wrote them."""
+        """Whether TIMESTAMP_LTZ in ORC files depend on the zone of the process that wrote them."""
         return self._boolean("orc.timestamp-ltz.legacy.type", True)
 
     def target_file_size(self, primary_key: bool) -> int:
@@ -154,22 +148,22 @@ class FileOptions(OptionMap):
 
     @property
     def partitions_in_catalog(self) -> bool:
-        """True if the catalog keeps the table's partitions (``metastore.partitioned-table``)."""
+        """Whether the catalog keeps the table's partitions (``metastore.partitioned-table``)."""
         return self._boolean("metastore.partitioned-table", False)
 
     @property
     def legacy_partition_name(self) -> bool:
-        """True if a DATE partition is named by its day number, as Paimon does by default."""
+        """Whether a DATE partition is named by its day number, as Paimon does by default."""
         return self._boolean("partition.legacy-name", True)
 
     @property
     def thin_mode(self) -> bool:
-        """True if data files leave out the ``_KEY_`` columns."""
+        """Whether data files leave out the ``_KEY_`` columns."""
         return self._boolean("data-file.thin-mode", False)
 
     @property
     def index_file_in_data_file_dir(self) -> bool:
-        """True if index files lie beside the data files of their bucket."""
+        """Whether index files lie beside the data files of their bucket."""
         return self._boolean("index-file-in-data-file-dir", False)
 
     @property
@@ -179,7 +173,7 @@ class FileOptions(OptionMap):
 
     @property
     def statistics_dense(self) -> bool:
-        """True if columns without statistics take no room in manifests."""
+        """Whether columns without statistics take no space in manifests."""
         return self._boolean("metadata.stats-dense-store", True)
 
     @property
@@ -196,5 +190,5 @@ class FileOptions(OptionMap):
 
     @property
     def reads_file_indexes(self) -> bool:
-        """True if file indexes are asked before files are read."""
+        """Whether file indexes are asked before files are read."""
         return self._boolean("file-index.read.enabled", True)

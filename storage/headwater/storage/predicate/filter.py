@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.errors import Unsupported
+from headwater.storage.predicate.char_columns import padded_predicate
 from headwater.storage.predicate.literal import comparison, membership, starts_with
 from headwater.storage.predicate.sql_text import parse_predicate, to_sql
 from headwater.storage.predicate.tree import (
@@ -39,7 +40,9 @@ from headwater.storage.predicate.tree import (
 )
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.arrow_numbers import numpy_mask
+from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.data_type import DataField, to_arrow
+from headwater.storage.types.padded_text import has_chars
 from headwater.storage.types.values import StorageValue
 
 __all__ = [
@@ -86,8 +89,8 @@ def matching(rows: pa.RecordBatch, keep: pc.Expression) -> npt.NDArray[np.bool_]
     from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 
     source = TableSourceNodeOptions(pa.Table.from_batches([rows]))
-    found = ProjectNodeOptions([keep], ["keep"])
-    steps = [Declaration("table_source", source), Declaration("project", found)]
+    mask_only = ProjectNodeOptions([keep], ["keep"])
+    steps = [Declaration("table_source", source), Declaration("project", mask_only)]
     column = Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
     mask = column.combine_chunks()
     return numpy_mask(mask.fill_null(False) if mask.null_count else mask)
@@ -111,7 +114,7 @@ class ColumnRange:
 
     @property
     def all_null(self) -> bool:
-        """True if every row is known to be null."""
+        """Whether every row is known to be null."""
         return self.row_count is not None and self.null_count == self.row_count
 
 
@@ -119,7 +122,7 @@ class ColumnRange:
 
 # Arrow turns AND and OR into chains that it walks by recursion: some ten thousand conditions
 # overflow the stack, and the process ends.
-_MOST_CONDITIONS = 2000
+_MAX_CONDITIONS = 2000
 _COMPARE: Mapping[Operator, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
     "=": lambda column, value: column == value,
     "!=": lambda column, value: column != value,
@@ -134,6 +137,7 @@ def to_expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
     """An Arrow expression that selects the rows where the predicate is true.
 
     Where the predicate is not true, the expression is false or null; Arrow's filters drop both.
+    Values of CHAR, and literals beside them, are compared padded.
 
     Args:
         predicate: The predicate.
@@ -144,12 +148,12 @@ def to_expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
         Unsupported: The predicate has more conditions than Arrow can evaluate.
     """
     conditions = _conditions(predicate)
-    if conditions > _MOST_CONDITIONS:
+    if conditions > _MAX_CONDITIONS:
         raise Unsupported(
-            f"a filter of {conditions} conditions is more than the {_MOST_CONDITIONS} that can be "
+            f"a filter of {conditions} conditions is more than the {_MAX_CONDITIONS} that can be "
             "evaluated at once; use IN for many values of one column"
         )
-    return _expression(without_not(predicate), schema)
+    return _expression(without_not(padded_predicate(predicate, schema)), schema)
 
 
 def _conditions(predicate: Predicate) -> int:
@@ -177,12 +181,14 @@ def _expression(predicate: Predicate, schema: TableSchema) -> pc.Expression:
             return _expression(negate(predicate.operand), schema)
     field = schema.column(predicate.column)
     column = pc.field(field.name)
+    if isinstance(field.type, AtomicType) and has_chars(field.type):
+        column = pc.utf8_rpad(column, width=field.type.length, padding=" ")
     match predicate:
         case IsNull():
             return column.is_valid() if predicate.negated else column.is_null()
         case StartsWith():
-            found = pc.starts_with(column, predicate.prefix)
-            return ~found if predicate.negated else found
+            starts = pc.starts_with(column, predicate.prefix)
+            return ~starts if predicate.negated else starts
         case Comparison():
             return _comparison(column, field, predicate.op, predicate.value)
         case In():
@@ -203,10 +209,10 @@ def _comparison(
                 return column.is_valid()
             case ">":
                 return pc.scalar(False)
-    found = _COMPARE[op](column, pa.scalar(value, to_arrow(field.type)))
+    result = _COMPARE[op](column, pa.scalar(value, to_arrow(field.type)))
     if isinstance(value, float) and op in (">", ">="):
-        return found | pc.is_nan(column)
-    return found
+        return result | pc.is_nan(column)
+    return result
 
 
 def _membership(column: pc.Expression, field: DataField, predicate: In) -> pc.Expression:
@@ -216,17 +222,17 @@ def _membership(column: pc.Expression, field: DataField, predicate: In) -> pc.Ex
     if zero:
         # Arrow's isin tells -0.0 from 0.0.
         members += [0.0, -0.0]
-    found = column.isin(pa.array(members, to_arrow(field.type)))
+    is_member = column.isin(pa.array(members, to_arrow(field.type)))
     if nan:
-        found = found | pc.is_nan(column)
-    return column.is_valid() & ~found if predicate.negated else found
+        is_member = is_member | pc.is_nan(column)
+    return column.is_valid() & ~is_member if predicate.negated else is_member
 
 
 # Statistics -----------------------------------------------------------------------------------
 
 
 def may_match(predicate: Predicate, ranges: Mapping[str, ColumnRange]) -> bool:
-    """True if a row within the ranges could make the predicate true.
+    """Whether a row within the ranges could make the predicate true.
 
     False is certain. Floating-point columns are taken to hold NaN beyond their maximum: writers
     leave NaN out of it.
@@ -270,14 +276,14 @@ def _may_match(predicate: Predicate, ranges: Mapping[str, ColumnRange]) -> bool:
 
 
 def _is_constant(low: StorageValue, high: StorageValue) -> bool:
-    """True if all values are one; a float's range does not tell of NaN."""
+    """Whether all values are one; a float's range does not tell of NaN."""
     return low is not None and low == high and not isinstance(low, float)
 
 
 def _may_start(predicate: StartsWith, low: StorageValue, high: StorageValue) -> bool:
     prefix = predicate.prefix
     if predicate.negated:
-        # Between two texts with a prefix there is none without it.
+        # Between two texts with a prefix all have it.
         both = isinstance(low, str) and isinstance(high, str)
         return not (both and str(low).startswith(prefix) and str(high).startswith(prefix))
     if isinstance(high, str) and high < prefix:
@@ -306,7 +312,7 @@ def _may_compare(op: Operator, value: StorageValue, low: StorageValue, high: Sto
 
 
 def _less(first: StorageValue, second: StorageValue) -> bool:
-    """True if one value of a column's type is below another."""
+    """Whether one value of a column's type is below another."""
     match first, second:
         case str(), str():
             # Code points sort as their UTF-8 bytes do.

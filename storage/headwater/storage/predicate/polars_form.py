@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.predicate.char_columns import compared_as_they_are
 from headwater.storage.predicate.literal import comparison, membership, starts_with
 from headwater.storage.predicate.tree import (
     MIRRORED,
@@ -71,7 +72,10 @@ def from_polars(
         tree = json.loads(expression.meta.serialize(format="json"))
     except PolarsError:  # It calls Python, which has no such form.
         return None
-    return _Translation(schema, types).needed(tree)
+    result = _Translation(schema, types).needed(tree)
+    if result is None:
+        return None
+    return compared_as_they_are(result, schema, types.keys(), exact=False)
 
 
 class _Translation:
@@ -179,7 +183,7 @@ def _evaluated(tree: Json) -> pl.Series:
         case {"Literal": _}:
             try:
                 expression = pl.Expr.deserialize(json.dumps(tree).encode(), format="json")
-            except pl.exceptions.PolarsError:  # NaN and infinities, which JSON has not.
+            except pl.exceptions.PolarsError:  # NaN and infinities, which JSON cannot hold.
                 raise _Untranslatable from None
             return pl.select(expression.alias("literal")).to_series()
     raise _Untranslatable

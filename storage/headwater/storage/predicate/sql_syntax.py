@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.predicate.char_columns import compared_as_they_are
 from headwater.storage.predicate.literal import (
     IsoText,
     comparison,
@@ -49,7 +50,7 @@ __all__ = ["read_exact", "read_implied", "read_predicate", "write_predicate"]
 _Literal: TypeAlias = "bool | int | float | Decimal | str | bytes | dt.date | IsoText | None"
 
 # To read more takes longer than linear time, and no type has so many.
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 
 _OPERATORS: Mapping[type[exp.Expr], Operator] = {
     exp.EQ: "=",
@@ -82,8 +83,8 @@ def read_predicate(sql: str, schema: TableSchema, *, any_case: bool = False) -> 
 def read_implied(sql: str, schema: TableSchema, columns: Mapping[str, str]) -> Predicate | None:
     """The predicate that a condition implies: see `sql_text.implied_predicate`."""
     try:
-        found = _implied(_Reader(sql, schema), _with_names(sql, columns))
-        return None if found is None else without_not(found)
+        result = _implied(_Reader(sql, schema), _with_names(sql, columns))
+        return None if result is None else without_not(result)
     except (SqlglotError, RecursionError):
         return None
 
@@ -115,9 +116,9 @@ def _implied(reader: _Reader, node: exp.Expr) -> Predicate | None:
         case exp.And():
             said: list[Predicate] = []
             for part in node.flatten():
-                found = _implied(reader, part)
-                if found is not None:
-                    said.extend(found.operands if isinstance(found, And) else [found])
+                result = _implied(reader, part)
+                if result is not None:
+                    said.extend(result.operands if isinstance(result, And) else [result])
             return And(tuple(said)) if said else None
         case exp.Or():
             cases = [_implied(reader, part) for part in node.flatten()]
@@ -257,7 +258,10 @@ class _Reader:
             else:
                 text.append(character)
         starts_with(self._schema, column, "")
-        return comparison(self._schema, column, "=", "".join(text))
+        equal = comparison(self._schema, column, "=", "".join(text))
+        # LIKE pads no text.
+        result = compared_as_they_are(equal, self._schema, {column}, exact=True)
+        return equal if result is None else result
 
     def _literal(self, node: exp.Expr) -> _Literal:
         match node:
@@ -289,8 +293,8 @@ class _Reader:
 
     def _number(self, node: exp.Literal) -> int | Decimal:
         text = str(node.this)
-        if len(text) > _MOST_DIGITS:
-            raise Invalid(f"filter '{self._sql}': a number has more than {_MOST_DIGITS} digits")
+        if len(text) > _MAX_DIGITS:
+            raise Invalid(f"filter '{self._sql}': a number has more than {_MAX_DIGITS} digits")
         try:
             return int(text) if text.isdigit() else Decimal(text)
         except (ValueError, InvalidOperation):
@@ -302,7 +306,7 @@ class _Reader:
         try:
             nanos, _ = parse_moment(text)
         except ValueError:
-            raise Invalid(f"filter '{self._sql}': '{node.sql('spark')}' is no date") from None
+            raise Invalid(f"filter '{self._sql}': '{node.sql('spark')}' is not a date") from None
         # A date keeps the day that is written, whatever time of it follows.
         return dt.date.fromisoformat("1970-01-01") + dt.timedelta(nanos // 86_400_000_000_000)
 
@@ -335,8 +339,8 @@ def _to_number(value: _Literal, data_type: AtomicType) -> StorageValue:
         raise Invalid(f"{value!r} is not a number")
     if data_type.root in (Root.FLOAT, Root.DOUBLE):
         return storage_value(float(value), data_type)
-    if isinstance(value, str) and len(value) > _MOST_DIGITS:
-        raise Invalid(f"a number has more than {_MOST_DIGITS} digits")
+    if isinstance(value, str) and len(value) > _MAX_DIGITS:
+        raise Invalid(f"a number has more than {_MAX_DIGITS} digits")
     exact = within_reach(Decimal(value))
     if data_type.root is Root.DECIMAL:
         return storage_value(exact, data_type)

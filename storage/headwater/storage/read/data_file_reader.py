@@ -17,9 +17,9 @@ from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.deletion_files import DeletionFile, read_deletion_vector
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.index.file_index.data_file import file_indexes_of
-from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile, FileSource
+from headwater.storage.predicate.char_columns import padded_predicate
 from headwater.storage.predicate.filter import (
     ColumnRange,
     Predicate,
@@ -31,7 +31,12 @@ from headwater.storage.read.file_columns import StoredColumn, stored_column
 from headwater.storage.read.row_selection import RowSelection
 from headwater.storage.read.tracked_rows import TrackedRows
 from headwater.storage.rows.gather import kept_rows
-from headwater.storage.scan.pruning import indexed_columns, matching_row_groups
+from headwater.storage.scan.pruning import (
+    constant_range,
+    index_rows,
+    indexed_columns,
+    matching_row_groups,
+)
 from headwater.storage.schema.blob_columns import (
     descriptor_columns,
     is_plain_blob,
@@ -113,7 +118,7 @@ class DataFileReader:
         deleted: The place of the file's deletion vector; None when no row of it is deleted.
         chosen: The rows that are wanted; None means all.
         live: The rows that a merge picked, if one did; `deleted` says nothing then.
-        partial: True if columns that the file lacks are null, though its schema has them.
+        partial: Whether columns that the file lacks are null, though its schema has them.
 
     Attributes:
         path: The file's URI.
@@ -169,12 +174,12 @@ class DataFileReader:
 
     @property
     def may_delete(self) -> bool:
-        """True if a row may retract; known without reading rows, and whatever the manifest says."""
+        """Whether a row may retract; known without reading rows, and whatever the manifest says."""
         if self._live is not None:
             return False
         for group in self._reader.row_groups:
-            found = self._reader.statistics(group, KIND_FIELD)
-            if found is None or found.minimum != found.maximum or found.minimum not in (0, 2):
+            kinds = self._reader.statistics(group, KIND_FIELD)
+            if kinds is None or kinds.minimum != kinds.maximum or kinds.minimum not in (0, 2):
                 return True
         return False
 
@@ -219,8 +224,8 @@ class DataFileReader:
         def present(batch: pa.RecordBatch) -> pa.RecordBatch:
             if not columns:
                 return batch
-            found = [self._column(source, batch) for source in sources]
-            return pa.RecordBatch.from_arrays(found, names=list(columns))
+            arrays = [self._column(source, batch) for source in sources]
+            return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
         if self._live is not None and selection is None and not numbered:
             hint = None if keys_only else predicate
@@ -229,14 +234,14 @@ class DataFileReader:
         yield from map(present, self._batches(read, wanted, selection, numbered))
 
     def is_excluded(self, predicate: Predicate | None) -> bool:
-        """True if no row is wanted that the file's indexes tell of; it need not be opened."""
+        """Whether no row is wanted that the file's indexes tell of; it need not be opened."""
         selection = self._selection(predicate, keys_only=False)
         return selection is not None and not len(selection)
 
     def row_group_ranges(self, predicate: Predicate | None, part_bytes: int) -> list[range]:
         """The file's row groups in parts of about so many bytes of the file, in their order.
 
-        There are none when the file's indexes tell that no row matches. The parts can be read at
+        The list is empty when the file's indexes tell that no row matches. The parts can be read at
         the same time.
         """
         if self.is_excluded(predicate):
@@ -260,12 +265,12 @@ class DataFileReader:
     def _selection(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
         """The chosen rows that the file's indexes do not exclude; None means all."""
         if self._selected is None or self._selected[:2] != (id(predicate), keys_only):
-            found = self._select(predicate, keys_only)
+            rows = self._select(predicate, keys_only)
             if self._chosen is not None:
-                found = self._chosen if found is None else found.within(self._chosen)
-            if self._live is not None and found is not None:
-                found = RowSelection(found.positions[self._live.mask[found.positions]])
-            self._selected = id(predicate), keys_only, found
+                rows = self._chosen if rows is None else rows.within(self._chosen)
+            if self._live is not None and rows is not None:
+                rows = RowSelection(rows.positions[self._live.mask[rows.positions]])
+            self._selected = id(predicate), keys_only, rows
         return self._selected[2]
 
     def _select(self, predicate: Predicate | None, keys_only: bool) -> RowSelection | None:
@@ -281,7 +286,7 @@ class DataFileReader:
         container = file_indexes_of(self._files, self._file, self.path)
         if container is None:
             return None
-        rows = matching_rows(container, predicate, columns, self._file.row_count)
+        rows = index_rows(container, predicate, columns, self._present, self._file.row_count)
         return None if rows is None else RowSelection.of(rows)
 
     def _live_batches(
@@ -304,13 +309,13 @@ class DataFileReader:
             if not live.any_between(at, ends[group]):
                 continue
             for batch in read([group]):
-                found = present(batch)
+                result = present(batch)
                 mask = live.between(at, at + batch.num_rows)
                 at += batch.num_rows
                 # One filter for both: rows that are left out are not copied in between.
-                found = kept_rows(found, mask if keep is None else mask & matching(found, keep))
-                if found.num_rows:
-                    yield found
+                result = kept_rows(result, mask if keep is None else mask & matching(result, keep))
+                if result.num_rows:
+                    yield result
 
     def _batches(
         self,
@@ -338,14 +343,14 @@ class DataFileReader:
             for batch in read([group]):
                 if numbered:
                     batch = with_positions(batch, at)
-                found = (
+                result = (
                     vector.without(batch, at)
                     if selection is None
                     else selection.of_batch(batch, at)
                 )
                 at += batch.num_rows
-                if found.num_rows:
-                    yield found
+                if result.num_rows:
+                    yield result
 
     @cached_property
     def deletion_vector(self) -> DeletionVector:
@@ -375,8 +380,8 @@ class DataFileReader:
             at = starts[group]
             for read in self._reader.batches(list(stored.values()), [group], batch_rows):
                 batch = with_positions(read, at)
-                found = [self._column(source, batch) for source in sources]
-                yield at, pa.RecordBatch.from_arrays(found, names=list(columns))
+                arrays = [self._column(source, batch) for source in sources]
+                yield at, pa.RecordBatch.from_arrays(arrays, names=list(columns))
                 at += batch.num_rows
 
     def _source(self, name: str) -> StoredColumn:
@@ -389,22 +394,22 @@ class DataFileReader:
             return StoredColumn(SEQUENCE_FIELD, None)
         if name in _SYSTEM_FIELDS and name not in self._present.field_by_name:
             return StoredColumn(_SYSTEM_FIELDS[name], _SYSTEM_FIELDS[name])
-        found = stored_column(self._present.column(name), self._schema, self._present)
-        if found.stored is not None and is_plain_blob(found.wanted.type):
+        result = stored_column(self._present.column(name), self._schema, self._present)
+        if result.stored is not None and is_plain_blob(result.wanted.type):
             self._refuse_values_elsewhere(name)
-        if found.stored is None or found.stored.name not in self._missing:
-            return found
-        if not found.wanted.type.nullable:
+        if result.stored is None or result.stored.name not in self._missing:
+            return result
+        if not result.wanted.type.nullable:
             raise CorruptData(
                 f"file {self.path} lacks column '{name}', which is NOT NULL, and no other file of "
                 "its rows holds it"
             )
-        return replace(found, stored=None)
+        return replace(result, stored=None)
 
     def _refuse_values_elsewhere(self, name: str) -> None:
         """Refuse a column that tells where its values are, unless that is what is asked for.
 
-        Those of packs are read for whoever merges rows, and their values at last.
+        Those of packs are read by merges of rows, and their values at last.
         """
         if name in managed_blob_columns(self._present):
             return
@@ -443,5 +448,7 @@ class DataFileReader:
             elif old is None and not keys_only:
                 constants[item.name] = ColumnRange(None, None, 1, 1)
         for name, value in self._partition.values.items():
-            constants[name] = ColumnRange(value, value, int(value is None), 1)
-        return matching_row_groups(self._reader, predicate, stored, constants)
+            constants[name] = constant_range(value, present.column(name).type)
+        return matching_row_groups(
+            self._reader, padded_predicate(predicate, present), stored, constants
+        )

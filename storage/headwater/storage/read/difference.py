@@ -34,7 +34,7 @@ __all__ = ["SectionReader", "Snapshotted", "differing_rows", "remarked_rows"]
 SectionReader: TypeAlias = Callable[[Section, Sequence[str], int], Iterator[pa.RecordBatch]]
 """Gives the merged rows of a section in the order of keys: the section, columns, batch rows."""
 
-_SIDE = "_SIDE"
+_SIDE = "\0side"
 _BEFORE, _AFTER, _UNCHANGED = 0, 1, 2
 
 
@@ -141,8 +141,8 @@ def _equal(one: pa.Array, other: pa.Array) -> Mask:
         if one.type == kind:
             one, other = one.view(bits), other.view(bits)
     left, right = pl.Series(one), pl.Series(other)
-    found: Mask = left.eq_missing(right).to_numpy()
-    return found
+    result: Mask = left.eq_missing(right).to_numpy()
+    return result
 
 
 def remarked_rows(

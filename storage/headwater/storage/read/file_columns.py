@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.storage.casts.cast import cast
-from headwater.storage.casts.type_changes import is_widening, keeps_form
+from headwater.storage.casts.type_changes import equal_types, is_widening, keeps_form
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.schema.table_schema import TableSchema
-from headwater.storage.types.atomic_type import AtomicType
+from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
     ArrayType,
     DataField,
@@ -37,8 +38,11 @@ from headwater.storage.types.nested_arrays import (
     map_with,
     struct_with,
 )
+from headwater.storage.types.padded_text import has_chars, padded_array
 
 __all__ = ["StoredColumn", "evolve", "stored_column"]
+
+_TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class StoredColumn:
     Attributes:
         wanted: The column as the present schema has it.
         stored: The column as the file's schema has it; None when the file is older than it.
-        newer: True if the file is newer than the present schema. Nobody decided that its values
+        newer: Whether the file is newer than the present schema. Nobody decided that its values
             should become those of an older type, so none may be lost.
     """
 
@@ -123,6 +127,11 @@ def evolve(array: pa.Array, stored: DataType, wanted: DataType, zone: Zone = utc
     match stored, wanted:
         case AtomicType(), AtomicType():
             plain = array.cast(to_arrow(stored))
+            if has_chars(stored) and not equal_types(stored, wanted):
+                # Whatever the file's format, and whatever engine wrote it.
+                plain = padded_array(plain, stored)
+                if wanted.root not in _TEXTS:
+                    plain = pc.utf8_rtrim(plain, " ")
             if keeps_form(stored, wanted):
                 return plain.cast(target)
             return cast(plain, stored, wanted, zone)
@@ -157,7 +166,7 @@ def _refuse_null_elements(array: pa.Array, stored: VectorType) -> None:
 
 
 def _same(stored: DataType, wanted: DataType) -> bool:
-    """True if the types differ at most in what Arrow's types do not show, but field ids count."""
+    """Whether the types differ at most in what Arrow's types do not show, but field ids count."""
     if stored == wanted:
         return True
     match stored, wanted:
@@ -173,7 +182,7 @@ def _same(stored: DataType, wanted: DataType) -> bool:
         case MapType(), MapType():
             return _same(stored.key, wanted.key) and _same(stored.value, wanted.value)
         case AtomicType(), AtomicType():
-            return keeps_form(stored, wanted)
+            return keeps_form(stored, wanted) and not has_chars(stored)
         case VariantType(), VariantType():
             return True
         case _:
@@ -181,7 +190,7 @@ def _same(stored: DataType, wanted: DataType) -> bool:
 
 
 def _is_safe(stored: DataType, wanted: DataType) -> bool:
-    """True if no value is lost, be it inside a nested type."""
+    """Whether no value is lost, also inside a nested type."""
     match stored, wanted:
         case RowType(), RowType():
             old = {child.id: child for child in stored.fields}

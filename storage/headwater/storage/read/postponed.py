@@ -23,7 +23,7 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.buffer import merge_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.merge.sorted_run import SortedRun
-from headwater.storage.rows.bucket import bucket_numbers, hashed_columns
+from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.scan.split import Split
 from headwater.storage.table_storage import TableStorage
 
@@ -32,7 +32,7 @@ __all__ = ["PostponedRuns"]
 
 @dataclass
 class PostponedRuns:
-    """The postponed rows of a split's buckets, as sorted runs.
+    """The rows in the postpone bucket of a split's buckets, as sorted runs.
 
     Attributes:
         storage: The table.
@@ -78,7 +78,7 @@ class PostponedRuns:
         schema = self.storage.schema
         key = schema.bucket_key_fields
         numbers = bucket_numbers(
-            hashed_columns([batch.column(item.name) for item in key], key, schema),
+            [batch.column(item.name) for item in key],
             [item.type for item in key],
             self.split.total_buckets,
             schema.table_options.bucket_function,
@@ -98,7 +98,7 @@ class PostponedRuns:
         source = kept(rows)
         self._runs.append(
             SortedRun(
-                f"postponed rows of {self.split.directory}",
+                f"rows in the postpone bucket of {self.split.directory}",
                 partial(_batches, source),
                 rows.num_rows,
                 first,

@@ -16,9 +16,9 @@ from headwater.storage.read.joined_columns import joined_rows
 from headwater.storage.read.managed_blobs import with_values
 from headwater.storage.read.prefetch import BatchRead
 from headwater.storage.read.raw_rows import RawRows
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.scan.expired_snapshots import naming_wanted
 from headwater.storage.scan.split import Split
+from headwater.storage.schema.system_fields import ROW_KIND_COLUMN, check_row_kind_column
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import arrow_field
@@ -37,12 +37,14 @@ def read_schema(
 
     Raises:
         NotFound: A column does not exist.
+        Unsupported: One of them has the name of the column of row kinds.
     """
     names = list(schema.field_by_name) if columns is None else columns
     fields = [arrow_field(item) for item in schema.columns(names)]
     if sequence_numbers:
         fields.append(arrow_field(SEQUENCE_FIELD))
     if row_kinds:
+        check_row_kind_column(names, ROW_KIND_COLUMN)
         fields.append(pa.field(ROW_KIND_COLUMN, pa.string(), False))
     return pa.schema(fields)
 

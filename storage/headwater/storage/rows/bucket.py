@@ -12,20 +12,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options import BucketFunction
 from headwater.storage.rows.binary_row import encode_columns, plain_array
 from headwater.storage.rows.hive_hash import hive_hashes
-from headwater.storage.rows.ingest import loses_spaces
 from headwater.storage.schema.bucket_key import check_bucket_function
-from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.arrow_numbers import plain_numbers
 from headwater.storage.types.atomic_type import AtomicType
-from headwater.storage.types.data_type import DataField, DataType
+from headwater.storage.types.data_type import DataType
 
-__all__ = ["bucket_numbers", "hash_rows", "hashed_columns", "key_hashes"]
+__all__ = ["bucket_numbers", "hash_rows", "key_hashes"]
 
 Hashes: TypeAlias = npt.NDArray[np.uint32]
 
@@ -56,7 +53,7 @@ def bucket_numbers(
         A number from 0 to one less than the number of buckets for each row.
 
     Raises:
-        Invalid: There is no column, a column is not of its type or of one that the function does
+        Invalid: A column is missing, a column is not of its type or of one that the function does
             not take, or `buckets` is not positive.
     """
     if np.min(buckets, initial=1) < 1:
@@ -71,34 +68,13 @@ def bucket_numbers(
     return np.abs(np.fmod(key_hashes(whole, types), np.asarray(buckets, np.int32)))
 
 
-def hashed_columns(
-    columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[DataField], schema: TableSchema
-) -> list[pa.Array | pa.ChunkedArray]:
-    """The columns of a key as they are hashed, by `bucket_numbers` and `key_hashes`.
-
-    CHAR values that come to ORC files are filled up with the spaces that these do not keep: Flink
-    and Spark have filled them up when Paimon's writers hash them.
-
-    Args:
-        columns: The columns.
-        fields: The same as they are in the table.
-        schema: The table's schema.
-    """
-    hashed: list[pa.Array | pa.ChunkedArray] = []
-    for column, field in zip(columns, fields, strict=True):
-        if isinstance(field.type, AtomicType) and loses_spaces(field, schema):
-            column = pc.utf8_rpad(column, width=field.type.length, padding=" ")
-        hashed.append(column)
-    return hashed
-
-
 def key_hashes(
     columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]
 ) -> npt.NDArray[np.int32]:
     """The hash of each row's key, ``BinaryRow.hashCode``.
 
     Raises:
-        Invalid: There is no column, or a column is not of its type.
+        Invalid: Columns are missing, or a column is not of its type.
     """
     whole = _whole(columns)
     rows = len(whole[0])

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.python_times import lost_of_times
 from headwater.storage.schema.default_values import default_value
+from headwater.storage.schema.system_fields import ROW_KIND_COLUMN
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.arrow_numbers import arrow_values, numpy_mask
 from headwater.storage.types.atomic_type import AtomicType, Root
@@ -37,15 +38,15 @@ from headwater.storage.types.data_type import (
 )
 from headwater.storage.types.local_time import Zone
 from headwater.storage.types.nested_arrays import list_with, map_entries, map_with, struct_with
+from headwater.storage.types.padded_text import has_chars, padded_array
 from headwater.storage.types.values import is_kindred
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce", "loses_spaces"]
+__all__ = ["ROW_KIND_COLUMN", "TabularData", "arrow_table", "coerce"]
 
-ROW_KIND_COLUMN = "_ROW_KIND"
 """An input column of this name holds each row's kind: ``+I``, ``-U``, ``+U`` or ``-D``."""
 
 
@@ -182,15 +183,19 @@ def _polars_frame(data: object) -> pl.DataFrame | None:
 
 
 def coerce(
-    table: pa.Table, schema: TableSchema, name: str, zone: Zone, *, keeps_nulls: bool = False
+    table: pa.Table,
+    schema: TableSchema,
+    name: str,
+    zone: Zone,
+    *,
+    keeps_nulls: bool = False,
+    pads: bool = False,
 ) -> pa.Table:
     """The data with exactly the table's columns, in order, in the types' Arrow forms.
 
     A nullable column that the data lacks becomes its default value, or null; those of the primary
     key must be there. A null becomes its column's default value, too (``DefaultValueRow.java``),
-    but in a primary key, where it is a value of its own. CHAR values lose the spaces at their end
-    where they may come to ORC files, which do not give them back: else buckets, the order of keys,
-    indexes and statistics would be those of other values.
+    but in a primary key, where it is a value of its own.
 
     Args:
         table: The data.
@@ -198,6 +203,7 @@ def coerce(
         name: The table's name in error messages.
         zone: Of local times in defaults, see `cast`.
         keeps_nulls: Leave nulls as they are: of rows that the table holds already.
+        pads: Pad CHAR values, as Flink and Spark do: of rows that are new.
 
     Raises:
         Unsupported: Headwater does not write a column's type.
@@ -223,20 +229,11 @@ def coerce(
         if is_filled and field.default_value is not None and column.null_count:
             value = default_value(where, field.type, field.default_value, zone)
             column = _filled(column, value)
-        if loses_spaces(field, schema):
-            column = pc.utf8_rtrim(column, " ")
+        if pads and has_chars(field.type):
+            chunks = [padded_array(chunk, field.type) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, column.type)
         columns.append(column)
     return pa.table(columns, schema=schema.arrow)
-
-
-def loses_spaces(field: DataField, schema: TableSchema) -> bool:
-    """True if spaces at the end of a column's values would not be read again."""
-    return (
-        isinstance(field.type, AtomicType)
-        and field.type.root is Root.CHAR
-        and field.name not in schema.partition_keys
-        and schema.table_options.may_write_orc
-    )
 
 
 def _check_names(names: Sequence[str], schema: TableSchema, table: str) -> None:
@@ -352,7 +349,7 @@ def _cast_atomic(array: pa.Array, data_type: AtomicType, where: str) -> pa.Array
         why = "cast the column first"
         if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
             # Arrow would take local time as UTC without a word.
-            why = "one is local time and the other a moment; convert the column first"
+            why = "one is local time and the other an instant; convert the column first"
         raise _refusal(array, data_type, where, why)
     if source == target:
         cast = array
@@ -376,7 +373,7 @@ def _castable(source: pa.DataType, data_type: AtomicType) -> bool:
 def _safe_cast(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:
     source = array.type
     if data_type.root is Root.DECIMAL:
-        # Arrow wants room for the widest integer; the values may well need less.
+        # Arrow wants space for the widest integer; the values may well need less.
         if pa.types.is_integer(source):
             array = array.cast(pa.decimal256(20, 0))
         return array.cast(pa.decimal256(76, data_type.scale)).cast(target)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.types.padded_text import padded_value
 from headwater.storage.types.values import (
     StorageValue,
     parse_partition_text,
     partition_text,
     storage_value,
+    value_named_as_null,
 )
 
 __all__ = [
     "bucket_directory",
+    "check_unambiguous",
     "directory_of_values",
     "partition_spec",
     "partition_texts",
@@ -64,6 +67,41 @@ def directory_of_values(storage: TableStorage, values: Sequence[StorageValue], b
     return storage.layout.bucket_directory(_spec(storage, values), bucket, below)
 
 
+def check_unambiguous(
+    storage: TableStorage,
+    partition: Mapping[str, object],
+    present: Iterable[Sequence[StorageValue]],
+) -> None:
+    """Reject a partition's name that is both that of null and that of a text.
+
+    Headwater does not write rows with that text, but other engines do.
+
+    Args:
+        storage: The table.
+        partition: What the caller gave for some or all partition columns.
+        present: The values of the partitions that the table has.
+
+    Raises:
+        Invalid: The table has a partition whose value is the text of ``partition.default-name``,
+            and the caller gave that text.
+    """
+    name = storage.schema.table_options.partition_default_name
+    places = {
+        at: value_named_as_null(field, storage.schema.table_options)
+        for at, field in enumerate(storage.schema.partition_fields)
+        if partition.get(field.name) == name
+    }
+    for at, value in places.items():
+        if value is not None and any(values[at] == value for values in present):
+            column = storage.schema.partition_keys[at]
+            raise Invalid(
+                f"table {storage.name}: '{name}' is ambiguous for partition column '{column}': it "
+                "names the null partition, and another engine wrote rows with that text; name the "
+                f"null partition by a null, and delete the others by the condition {column} = "
+                f"'{name}'"
+            )
+
+
 def static_partition(
     storage: TableStorage, partition: Mapping[str, object]
 ) -> dict[str, StorageValue]:
@@ -72,7 +110,7 @@ def static_partition(
     Text is read as in a partition's directory name, so that ``{"dt": "2026-01-01"}`` names a DATE.
 
     Raises:
-        Invalid: A column is no partition column, or a value is not of its type.
+        Invalid: A column is not a partition column, or a value is not of its type.
     """
     keys = storage.schema.partition_keys
     unknown = [name for name in partition if name not in keys]
@@ -86,7 +124,7 @@ def static_partition(
     for name, value in partition.items():
         data_type = storage.schema.column(name).type
         if isinstance(value, str):
-            values[name] = parse_partition_text(value, data_type, options)
+            values[name] = padded_value(parse_partition_text(value, data_type, options), data_type)
         else:
             values[name] = storage_value(value, data_type)
     return values

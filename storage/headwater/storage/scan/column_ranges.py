@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from headwater.storage.casts.type_changes import is_widening, keeps_form
 from headwater.storage.manifest.data_file import DataFile, SimpleStats
-from headwater.storage.manifest.key_range import is_read_bare, least_bare_text
 from headwater.storage.predicate.filter import ColumnRange
 from headwater.storage.rows.binary_row import deserialize_row
 from headwater.storage.schema.system_fields import ROW_ID_FIELD, TRACKING_FIELDS
@@ -22,6 +20,7 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField, DataType
+from headwater.storage.types.padded_text import greatest_padded
 from headwater.storage.types.type_parts import root_of
 
 __all__ = ["are_comparable", "evolved_ranges", "stored_ranges", "value_ranges"]
@@ -70,29 +69,21 @@ def evolved_ranges(
         columns: The present columns.
     """
     ranges: dict[str, ColumnRange] = {}
-    found: dict[str, ColumnRange] | None = None
+    stored: dict[str, ColumnRange] | None = None
     for item in columns:
         old = schema.field_by_id.get(item.id)
         if old is None:
             # The file is older than the column: all null.
             ranges[item.name] = ColumnRange(None, None, file.row_count, file.row_count)
         elif are_comparable(old.type, item.type):
-            found = stored_ranges(stats, fields, file.row_count) if found is None else found
-            if old.name in found:
-                known = found[old.name]
-                ranges[item.name] = _unpadded(known) if is_read_bare(old.type, file) else known
+            stored = stored_ranges(stats, fields, file.row_count) if stored is None else stored
+            if old.name in stored:
+                ranges[item.name] = stored[old.name]
     return ranges
 
 
-def _unpadded(known: ColumnRange) -> ColumnRange:
-    """A range of texts without the spaces at their end, of which others may be in manifests."""
-    if not isinstance(known.minimum, str):
-        return known
-    return replace(known, minimum=least_bare_text(known.minimum))
-
-
 def are_comparable(old: DataType, new: DataType) -> bool:
-    """True if a storage value of the old type is the storage value of the new one too.
+    """Whether a storage value of the old type is the storage value of the new one too.
 
     Of what a cast changes, the old values' bounds say nothing: 383 becomes 127, '10' comes before
     '9'. A whole number that gets wider is the same number.
@@ -124,6 +115,6 @@ def stored_ranges(
     if len(stats.null_counts) != arity:
         nulls = [None] * arity
     return {
-        item.name: ColumnRange(a, b, count, row_count)
+        item.name: ColumnRange(a, greatest_padded(b, item.type), count, row_count)
         for item, a, b, count in zip(fields, low, high, nulls, strict=True)
     }

@@ -16,16 +16,23 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyroaring import BitMap
 
 from headwater.storage.casts.type_changes import keeps_form
 from headwater.storage.errors import Invalid
 from headwater.storage.formats.protocol import FormatReader
+from headwater.storage.index.file_index.container import IndexContainer
 from headwater.storage.index.file_index.data_file import embedded_indexes
 from headwater.storage.index.file_index.evaluate import matching_rows
 from headwater.storage.manifest.data_file import ManifestEntry
 from headwater.storage.manifest.entries import Entries
 from headwater.storage.manifest.manifest import EntryFilter
 from headwater.storage.manifest.records import ManifestFile
+from headwater.storage.predicate.char_columns import (
+    char_lengths,
+    of_stored_values,
+    padded_predicate,
+)
 from headwater.storage.predicate.filter import (
     And,
     ColumnRange,
@@ -50,17 +57,18 @@ from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import Root
 from headwater.storage.types.data_type import DataField, DataType, to_arrow
+from headwater.storage.types.padded_text import greatest_padded, padded_value, stored_forms
 from headwater.storage.types.type_parts import root_of
 from headwater.storage.types.values import StorageValue
 
-__all__ = ["Pruner", "indexed_columns", "matching_row_groups"]
+__all__ = ["Pruner", "constant_range", "index_rows", "indexed_columns", "matching_row_groups"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
-_MOST_BUCKET_KEYS = 1000
+_MAX_BUCKET_KEYS = 1000
 # Values looked for in the bytes of manifests: more take as long as to decode the entries.
-_MOST_MARKS = 8
+_MAX_MARKS = 8
 # Bytes that a whole number takes in a serialised row. Of less, some are everywhere.
 _MARK_BYTES = {Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
@@ -88,7 +96,9 @@ class Pruner:
         level: int | None = None,
     ) -> None:
         self._storage = storage
-        self._predicate = Constant(True) if predicate is None else predicate
+        self._predicate = (
+            Constant(True) if predicate is None else padded_predicate(predicate, storage.schema)
+        )
         self._columns = [storage.schema.column(name) for name in columns_of(self._predicate)]
         self._partitions = None if partitions is None else frozenset(partitions)
         self._bucket = bucket
@@ -107,7 +117,7 @@ class Pruner:
     # Manifests and entries -------------------------------------------------------------------
 
     def manifest(self, manifest: ManifestFile) -> bool:
-        """True if a manifest may hold wanted entries."""
+        """Whether a manifest may hold wanted entries."""
         if not _may_contain(manifest.min_bucket, manifest.max_bucket, self._bucket):
             return False
         if not _may_contain(manifest.min_level, manifest.max_level, self._level):
@@ -156,13 +166,13 @@ class Pruner:
             # Few schemas and numbers of buckets occur, and each tells the buckets.
             columns = [entries.numbers(name) for name in ("schema_id", "total_buckets", "bucket")]
             kinds, places = np.unique(np.stack(columns)[:, mask], axis=1, return_inverse=True)
-            found = [self._bucket_wanted(*each) for each in kinds.T.tolist()]
-            mask[mask] = np.array(found, np.bool_)[places.reshape(-1)]
+            wanted_kinds = [self._bucket_wanted(*each) for each in kinds.T.tolist()]
+            mask[mask] = np.array(wanted_kinds, np.bool_)[places.reshape(-1)]
         return mask
 
     @property
     def judges_files(self) -> bool:
-        """True if files may be left out by more than their partition, bucket and level."""
+        """Whether files may be left out by more than their partition, bucket and level."""
         partitions = {item.name for item in self._storage.schema.partition_fields}
         return any(item.name not in partitions for item in self._columns)
 
@@ -180,13 +190,13 @@ class Pruner:
         groups: list[Collection[bytes]] = []
         if self._partitions is not None:
             groups.append(self._partitions)
-        pinned = pinned_values(self._predicate)
+        pinned = self._pinned()
         for item in self._storage.schema.partition_fields:
             marks = [_mark(value, item.type) for value in pinned.get(item.name, ())]
             known = [mark for mark in marks if mark is not None]
             if item.name in pinned and len(known) == len(marks):
                 groups.append(known)
-        return [group for group in groups if len(group) <= _MOST_MARKS]
+        return [group for group in groups if len(group) <= _MAX_MARKS]
 
     def _ranges_of(self, partition: bytes) -> Mapping[str, ColumnRange]:
         known = self._partition_ranges.get(partition)
@@ -194,11 +204,29 @@ class Pruner:
             values = partition_values(self._storage, partition)
             fields = self._storage.schema.partition_fields
             known = {
-                item.name: ColumnRange(value, value, int(value is None), 1)
+                item.name: constant_range(value, item.type)
                 for item, value in zip(fields, values, strict=True)
             }
             self._partition_ranges[partition] = known
         return known
+
+    def _pinned(self) -> dict[str, list[StorageValue]]:
+        """The stored values that the predicate allows, by column."""
+        schema = self._storage.schema
+        pinned = pinned_values(self._predicate)
+        lengths = char_lengths(schema, pinned.keys())
+        return {
+            name: [
+                form
+                for value in values
+                for form in (
+                    stored_forms(value, lengths[name])
+                    if isinstance(value, str) and name in lengths
+                    else (value,)
+                )
+            ]
+            for name, values in pinned.items()
+        }
 
     # Buckets -----------------------------------------------------------------------------------
 
@@ -208,10 +236,10 @@ class Pruner:
         fields = schema.bucket_key_fields
         if not fields or schema.table_options.bucket == -1:
             return None
-        pinned = pinned_values(self._predicate)
+        pinned = self._pinned()
         if (
             any(item.name not in pinned or root_of(item.type) in _FLOATS for item in fields)
-            or math.prod(len(pinned[item.name]) for item in fields) > _MOST_BUCKET_KEYS
+            or math.prod(len(pinned[item.name]) for item in fields) > _MAX_BUCKET_KEYS
         ):
             return None
         return list(itertools.product(*(pinned[item.name] for item in fields)))
@@ -224,10 +252,7 @@ class Pruner:
         old = schema.field_by_id
         for item in fields:
             # The hash is of the value that the column had when the file was written.
-            if item.id not in old or not keeps_form(old[item.id].type, item.type):
-                return True
-            # Other engines hash spaces that ORC files do not give back.
-            if root_of(old[item.id].type) is Root.CHAR and schema.table_options.may_write_orc:
+            if item.id not in old or not _is_stored_alike(old[item.id].type, item.type):
                 return True
         if total_buckets not in self._buckets:
             self._buckets[total_buckets] = self._hashed(total_buckets)
@@ -253,7 +278,7 @@ class Pruner:
     # Files -------------------------------------------------------------------------------------
 
     def by_key(self, entry: ManifestEntry) -> bool:
-        """True if a file may hold keys that match.
+        """Whether a file may hold keys that match.
 
         All versions of a key match or do not match together, so leaving a file out by its keys
         never brings back an older version.
@@ -269,7 +294,7 @@ class Pruner:
         return self._by_index(entry, self._storage.schema.key_fields)
 
     def by_value(self, entry: ManifestEntry) -> bool:
-        """True if a file may hold rows that match, each row taken for itself."""
+        """Whether a file may hold rows that match, each row taken for itself."""
         stats = value_ranges(self._storage, entry.file, self._columns)
         if not may_match(self._predicate, {**stats, **self._ranges_of(entry.partition)}):
             return False
@@ -278,7 +303,7 @@ class Pruner:
     def by_ranges(
         self, partition: bytes, ranges: Callable[[Sequence[DataField]], Mapping[str, ColumnRange]]
     ) -> bool:
-        """True if rows of a partition may match.
+        """Whether rows of a partition may match.
 
         Args:
             partition: Serialised partition values.
@@ -290,7 +315,7 @@ class Pruner:
         return may_match(self._predicate, {**known, **self._ranges_of(partition)})
 
     def _by_index(self, entry: ManifestEntry, wanted: Sequence[DataField]) -> bool:
-        """True if a file's embedded indexes leave rows that may match."""
+        """Whether a file's embedded indexes leave rows that may match."""
         file = entry.file
         if not self._asks_indexes or file.embedded_file_index is None:
             return True
@@ -301,7 +326,7 @@ class Pruner:
         path = file.external_path or f"{directory}/{file.file_name}"
         container = embedded_indexes(file, path)
         assert container is not None
-        rows = matching_rows(container, self._predicate, columns, file.row_count)
+        rows = index_rows(container, self._predicate, columns, self._storage.schema, file.row_count)
         if rows is None or rows:
             return True
         self.excluded_by_index.add(file.file_name)
@@ -335,22 +360,51 @@ def indexed_columns(
 
     Returns:
         By present name: those that were there under the same id, in a type whose values are still
-        the same. A partition column may be another value in the file than in its manifest, and the
-        index of a CHAR column in an ORC file may hold spaces that are not read.
+        the same. A partition column may be another value in the file than in its manifest.
     """
     asked = columns_of(predicate).difference(present.partition_keys)
-    found: dict[str, DataField] = {}
+    result: dict[str, DataField] = {}
     for item in wanted:
         old = stored.field_by_id.get(item.id)
-        if item.name not in asked or old is None or not keeps_form(old.type, item.type):
-            continue
-        if root_of(old.type) is not Root.CHAR or not stored.table_options.may_write_orc:
-            found[item.name] = old
-    return found
+        if item.name in asked and old is not None and _is_stored_alike(old.type, item.type):
+            result[item.name] = old
+    return result
+
+
+def index_rows(
+    container: IndexContainer,
+    predicate: Predicate,
+    columns: Mapping[str, DataField],
+    schema: TableSchema,
+    row_count: int,
+) -> BitMap | None:
+    """The rows of a file that its indexes leave, see `matching_rows`.
+
+    Args:
+        container: The indexes.
+        predicate: The condition for wanted rows.
+        columns: From `indexed_columns`.
+        schema: The table's present schema.
+        row_count: The file's number of rows.
+    """
+    lengths = char_lengths(schema, columns.keys())
+    stored = of_stored_values(padded_predicate(predicate, schema), lengths, exact=False)
+    return None if stored is None else matching_rows(container, stored, columns, row_count)
+
+
+def constant_range(value: StorageValue, data_type: DataType) -> ColumnRange:
+    """The range of a row's partition column."""
+    padded = padded_value(value, data_type)
+    return ColumnRange(padded, padded, int(value is None), 1)
+
+
+def _is_stored_alike(old: DataType, new: DataType) -> bool:
+    """Whether values of a type are stored as those of another; CHAR is padded when it changes."""
+    return keeps_form(old, new) and (root_of(old) is root_of(new) or root_of(old) is not Root.CHAR)
 
 
 def _mark(value: StorageValue, data_type: DataType) -> bytes | None:
-    """Bytes that every serialised row with a value holds, whoever wrote it; None if none are known.
+    """Bytes that every serialised row with a value holds, by any writer; None if unknown.
 
     Text is there as it is, a whole number in the byte order of Paimon's rows.
     """
@@ -399,10 +453,11 @@ def matching_row_groups(
     for group in reader.row_groups:
         ranges = dict(constants)
         for name, stored in asked.items():
-            found = reader.statistics(group, stored)
-            if found is not None:
+            known = reader.statistics(group, stored)
+            if known is not None:
+                greatest = greatest_padded(known.maximum, stored.type)
                 ranges[name] = ColumnRange(
-                    found.minimum, found.maximum, found.null_count, found.row_count
+                    known.minimum, greatest, known.null_count, known.row_count
                 )
         if may_match(predicate, ranges):
             groups.append(group)

@@ -79,13 +79,13 @@ def apply_changes(
 ) -> TableSchema:
     """The next version of a schema, with every change applied in order.
 
-    The schema itself when the changes leave it as it is: then there is no new version.
+    The schema itself when the changes leave it as it is: then no version is added.
 
     Args:
         schema: The present version.
         changes: The changes.
         now_millis: The new version's time.
-        has_snapshots: True if the table has data: some options may change only while it has none.
+        has_snapshots: Whether the table has data: some options may change only while it has none.
 
     Raises:
         NotFound: A column does not exist (COLUMN).
@@ -110,7 +110,7 @@ def apply_changes(
         time_millis=now_millis,
         version=max(schema.version, 3),
     )
-    check_schema(changed)
+    check_schema(changed, schema.field_by_name)
     same = replace(changed, id=schema.id, time_millis=schema.time_millis, version=schema.version)
     # By their texts: types that are equal may be written in another way.
     return schema if same.to_json() == schema.to_json() else changed
@@ -181,7 +181,7 @@ class _Draft:
         self._refuse_key(path, self.primary_keys, "primary key", do)
 
     def _refuse_default_of_part(self, path: tuple[str, ...]) -> None:
-        """Refuse a path to elements of an array or values of a map, which are no fields."""
+        """Refuse a path to elements of an array or values of a map, which are not fields."""
         field_path = _field_path(self.fields, path)
         if field_path != path:
             raise Invalid(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
@@ -31,6 +31,7 @@ from headwater.storage.schema.option_changes import check_field_options
 from headwater.storage.schema.option_values import check_option_values
 from headwater.storage.schema.path_options import check_path_options
 from headwater.storage.schema.sequence_groups import check_partial_update
+from headwater.storage.schema.system_fields import check_column_names
 from headwater.storage.schema.table_schema import Schema, TableSchema, highest_field_id
 from headwater.storage.schema.table_type import TableType, table_type
 from headwater.storage.schema.type_rules import check_kept_types
@@ -48,8 +49,6 @@ from headwater.storage.types.data_type import (
 )
 
 __all__ = [
-    "KEY_FIELD_PREFIX",
-    "SYSTEM_FIELD_NAMES",
     "check_record_time",
     "check_schema",
     "keys_from_option",
@@ -59,16 +58,13 @@ __all__ = [
     "with_key_nullability",
 ]
 
-KEY_FIELD_PREFIX = "_KEY_"
-SYSTEM_FIELD_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
-
 
 def new_table_schema(schema: Schema, now_millis: int) -> TableSchema:
     """The first version of a new table's schema.
 
     Directives in the columns' comments are obeyed (`headwater.storage.schema.column_directives`);
     the options ``primary-key`` and ``partition`` become keys and leave the options; key columns
-    become NOT NULL; field ids that are missing or used twice are given out anew.
+    become NOT NULL; field ids that are missing or used twice are replaced.
 
     Raises:
         Invalid: The schema is not allowed; the message says which rule it breaks.
@@ -119,7 +115,7 @@ def replacing_schema(old: TableSchema, schema: Schema, now_millis: int) -> Table
         raise Unsupported(
             "a table that is replaced keeps its partition keys and their types, "
             f"{', '.join(kept) or 'none'}: not {', '.join(asked) or 'none'}; drop the table and "
-            "create it anew"
+            "create it again"
         )
     return changed
 
@@ -137,16 +133,20 @@ def _check_creation(options: Mapping[str, str]) -> None:
         raise Invalid(f"'target-file-row-num' must be a number of at least 1, not '{rows}'")
 
 
-def check_schema(schema: TableSchema) -> None:
-    """Check a new version of a schema before it is stored; raises Invalid naming the rule."""
+def check_schema(schema: TableSchema, present: Collection[str] = ()) -> None:
+    """Check a new version of a schema before it is stored; raises Invalid naming the rule.
+
+    Args:
+        schema: The new version.
+        present: The names of the columns of the version before.
+    """
     names = [item.name for item in schema.fields]
     if not names:
         raise Invalid("a table needs at least one column")
     _refuse_duplicates(names, "column")
     kind = table_type(schema.options)
-    for name in names if kind.has_snapshots else ():
-        if name in SYSTEM_FIELD_NAMES or name.startswith(KEY_FIELD_PREFIX):
-            raise Invalid(f"column name '{name}' is reserved; choose another")
+    if kind.has_snapshots:
+        check_column_names(names, present)
     for keys, role in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition")):
         _refuse_duplicates(keys, f"{role} column")
         for key in keys:
@@ -217,7 +217,7 @@ def _check_options(schema: TableSchema) -> None:
 
 
 def _require_column(schema: TableSchema, name: str, option: str) -> None:
-    """Refuse an option that names a column which the table has not; raises Invalid."""
+    """Refuse an option that names a column which the table does not have; raises Invalid."""
     if name not in schema.field_by_name:
         raise Invalid(
             f"{option} column '{name}' does not exist; the columns are "
@@ -326,11 +326,11 @@ def check_record_time(schema: TableSchema) -> None:
             )
         return
     _require_column(schema, name, RECORD_TIME_FIELD)
-    found = schema.field_by_name[name].type
-    if not isinstance(found, AtomicType) or found.root not in _RECORD_TIMES:
+    result = schema.field_by_name[name].type
+    if not isinstance(result, AtomicType) or result.root not in _RECORD_TIMES:
         raise Invalid(
             f"{RECORD_TIME_FIELD} column '{name}' must be of type INT, BIGINT or TIMESTAMP, not "
-            f"{found}"
+            f"{result}"
         )
 
 

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.storage.formats.system_columns import SEQUENCE_FIELD
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import KIND_NAMES, RowKind
+from headwater.storage.schema.system_fields import (
+    ROW_KIND,
+    ROW_KIND_COLUMN,
+    check_row_kind_column,
+)
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import arrow_field
 
@@ -26,9 +30,6 @@ __all__ = [
     "packed",
     "with_row_kind_first",
 ]
-
-ROW_KIND = "rowkind"
-"""The column of ``+I``, ``-U``, ``+U``, ``-D``."""
 
 _BEFORE, _AFTER = KIND_NAMES[RowKind.UPDATE_BEFORE], KIND_NAMES[RowKind.UPDATE_AFTER]
 
@@ -45,8 +46,10 @@ def audit_log_schema(
 
     Raises:
         NotFound: A column does not exist.
+        Unsupported: One of them has the name of the column of row kinds.
     """
     names = list(schema.field_by_name) if columns is None else columns
+    check_row_kind_column(names, ROW_KIND)
     own = [arrow_field(field) for field in schema.columns(names)]
     return pa.schema([*_system_fields(sequence_numbers), *own])
 
@@ -58,8 +61,10 @@ def binlog_schema(
 
     Raises:
         NotFound: A column does not exist.
+        Unsupported: One of them has the name of the column of row kinds.
     """
     names = list(schema.field_by_name) if columns is None else columns
+    check_row_kind_column(names, ROW_KIND)
     own = [
         pa.field(field.name, pa.list_(arrow_field(field).type)) for field in schema.columns(names)
     ]
@@ -129,5 +134,5 @@ def _listed(
 
 
 def _mask(flags: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
-    return found
+    result: npt.NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
+    return result

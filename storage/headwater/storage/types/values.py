@@ -32,6 +32,7 @@ __all__ = [
     "INTEGER_BITS",
     "StorageValue",
     "arrow_scalar",
+    "is_blank",
     "is_kindred",
     "nanoseconds_of",
     "object_text",
@@ -129,9 +130,9 @@ _KINDRED: Mapping[Root, Sequence[Callable[[pa.DataType], bool]]] = {
 
 
 def is_kindred(arrow: pa.DataType, data_type: AtomicType) -> bool:
-    """True if an Arrow type's values mean the same in a Paimon type, if they fit into it.
+    """Whether an Arrow type's values mean the same in a Paimon type, if they fit into it.
 
-    Arrow itself casts more: text to numbers, and local timestamps to moments as if they were UTC.
+    Arrow itself casts more: text to numbers, and local timestamps to instants as if they were UTC.
     """
     if pa.types.is_null(arrow):
         return True
@@ -255,9 +256,12 @@ def partition_text(value: object, field: DataField, options: TableOptions) -> st
         Unsupported: Paimon gives such a value no name that another process could repeat.
     """
     text = _text(storage_value(value, field.type), field, options.legacy_partition_name)
-    if text is None or all(_is_java_whitespace(character) for character in text):
-        return options.partition_default_name
-    return text
+    return options.partition_default_name if text is None or is_blank(text) else text
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has no character but Java's whitespace."""
+    return all(_is_java_whitespace(character) for character in text)
 
 
 def _text(value: StorageValue, field: DataField, legacy: bool) -> str | None:
@@ -379,6 +383,24 @@ def parse_partition_text(text: str, data_type: DataType, options: TableOptions) 
     """
     if text == options.partition_default_name:
         return None
+    return _parsed(text, data_type)
+
+
+def value_named_as_null(field: DataField, options: TableOptions) -> StorageValue:
+    """The value of a partition column whose text is ``partition.default-name``; None if none has.
+
+    Its partition would have the directory and the name of the null partition.
+    """
+    name = options.partition_default_name
+    try:
+        value = _parsed(name, field.type)
+        same = partition_text(value, field, options) == name
+    except (Invalid, Unsupported):
+        return None
+    return value if same else None
+
+
+def _parsed(text: str, data_type: DataType) -> StorageValue:
     if not isinstance(data_type, AtomicType):
         raise Invalid(f"a column of type {data_type} cannot be a partition column")
     try:
@@ -418,21 +440,21 @@ def _parse_text(text: str, data_type: AtomicType) -> object:
 
 
 def _parse_date(text: str) -> dt.date:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    parts = _DATE.fullmatch(text)
+    if parts is None:
         raise ValueError(text)
-    return dt.date(int(found[1]), int(found[2]), int(found[3]))
+    return dt.date(int(parts[1]), int(parts[2]), int(parts[3]))
 
 
 def _parse_time(text: str) -> tuple[int, int]:
     """Seconds of the day, and nanoseconds."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    parts = _TIME.fullmatch(text)
+    if parts is None:
         raise ValueError(text)
-    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    hour, minute, second = int(parts[1]), int(parts[2]), int(parts[3] or 0)
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(text)
-    return (hour * 60 + minute) * 60 + second, int((found[4] or "0").ljust(9, "0"))
+    return (hour * 60 + minute) * 60 + second, int((parts[4] or "0").ljust(9, "0"))
 
 
 def _parse_timestamp(text: str, data_type: AtomicType) -> int:
@@ -460,23 +482,23 @@ def parse_moment(text: str) -> tuple[int, bool]:
         Nanoseconds since the epoch, and whether the text has a zone.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: The text is not a timestamp.
     """
-    found = _MOMENT.fullmatch(text.strip())
-    if found is None:
+    parts = _MOMENT.fullmatch(text.strip())
+    if parts is None:
         raise ValueError(f"'{text}' is not a date or timestamp")
-    days = (_parse_date(found["date"]) - _EPOCH_DATE).days
-    second, nanos = _parse_time(found["time"]) if found["time"] else (0, 0)
+    days = (_parse_date(parts["date"]) - _EPOCH_DATE).days
+    second, nanos = _parse_time(parts["time"]) if parts["time"] else (0, 0)
     offset = 0
-    if found["hours"]:
-        if int(found["hours"]) > 18 or int(found["minutes"]) > 59:
+    if parts["hours"]:
+        if int(parts["hours"]) > 18 or int(parts["minutes"]) > 59:
             raise ValueError(f"'{text}' has no valid time zone")
-        offset = (int(found["hours"]) * 60 + int(found["minutes"])) * 60
-        offset = -offset if found["sign"] == "-" else offset
-    return (days * 86_400 + second - offset) * 10**9 + nanos, found["zone"] is not None
+        offset = (int(parts["hours"]) * 60 + int(parts["minutes"])) * 60
+        offset = -offset if parts["sign"] == "-" else offset
+    return (days * 86_400 + second - offset) * 10**9 + nanos, parts["zone"] is not None
 
 
 def parse_time_of_day(text: str) -> int:
-    """Nanoseconds since midnight of ``HH:mm[:ss[.fraction]]``; ValueError if it is none."""
+    """Nanoseconds since midnight of ``HH:mm[:ss[.fraction]]``; ValueError if it is not one."""
     second, nanos = _parse_time(text.strip())
     return second * 10**9 + nanos

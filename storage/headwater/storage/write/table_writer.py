@@ -40,7 +40,7 @@ from headwater.storage.write.data_file_writer import DataFileWriter
 from headwater.storage.write.dedicated_files import DedicatedFilesWriter
 from headwater.storage.write.file_encoding import refuse_formats
 from headwater.storage.write.managed_blobs import BlobPacks, refuse_descriptors
-from headwater.storage.write.partition_form import PartitionForm
+from headwater.storage.write.partition_form import PartitionForm, PartitionNames
 
 __all__ = ["CommitMessage", "SequenceNumbers", "TableWriter"]
 
@@ -66,8 +66,8 @@ class CommitMessage:
         compact_after: Files that hold the rows of `compact_before`.
         changelog_files: Files that tell streaming readers what changed.
         new_index_files: Index files added.
-        deleted_index_files: Index files taken away; whoever adds one where a bucket has one names
-            the one that it was made from, so that no change of another commit is lost.
+        deleted_index_files: Index files taken away; a commit that adds one to a bucket with one
+            names the one that it was made from, so that no change of another commit is lost.
         looked_up_index: The hash index files of the partition that the writer found the buckets of
             keys by; None when it did not. The commit is refused when there are others by then.
         checked_snapshot: The snapshot in which the writer looked the bucket up; None when it did
@@ -78,8 +78,8 @@ class CommitMessage:
             or that snapshot was rolled back.
         columns_of: The snapshot that holds the rows of which the new files have some columns; None
             for whole rows. The commit is refused when another changed the same columns of them
-            since, or wrote their files anew, or that snapshot was rolled back.
-        is_beside: True if an overwrite adds rows here and does not replace those that are.
+            since, or rewrote their files, or that snapshot was rolled back.
+        is_beside: Whether an overwrite adds rows here and does not replace those that are.
         blob_packs: The files, by their URIs, that the writer wrote values of BLOB columns to which
             `new_files` or `compact_after` refer to, as files of later commits may.
     """
@@ -123,9 +123,9 @@ class TableWriter:
         checked_snapshot: The snapshot that `max_sequence_numbers` was read from.
         assigner: Finds the rows' buckets; None is by their bucket key.
         buffer_bytes: Bytes of rows held before files are written; None takes
-            ``write-buffer-size``. A flush needs about three times as much for a moment.
-        keeps_row_ids: True for new versions of rows of a row-tracking table, each of which comes
-            with its id.
+            ``write-buffer-size``. A flush needs about three times as much for a short time.
+        keeps_row_ids: Whether they are new versions of a row-tracking table's rows, each of which
+            comes with its id.
 
     Raises:
         Unsupported: The table has options that Headwater does not follow when writing.
@@ -156,7 +156,8 @@ class TableWriter:
         schema = storage.schema
         self._has_parts = bool(columns_in_blob_files(schema) or columns_in_vector_files(schema))
         self._blobs = managed_blob_columns(storage.schema)
-        self._partition_form = PartitionForm.of(storage)
+        self._partition_form = PartitionForm.from_storage(storage)
+        self._partition_names = PartitionNames.from_storage(storage)
         self._limit = buffer_bytes or self._options.write_buffer_size
         self._assigner = FixedBuckets(storage) if assigner is None else assigner
         self._postponed_prefix = postponed_file_prefix(storage)
@@ -189,6 +190,7 @@ class TableWriter:
         keeps_nulls: bool = False,
         row_ids: pa.Array | pa.ChunkedArray | None = None,
         stored_blobs: Collection[str] = (),
+        pads: bool = False,
     ) -> None:
         """Add rows.
 
@@ -202,6 +204,7 @@ class TableWriter:
             row_ids: The rows' ids, to a writer of rows that keep theirs.
             stored_blobs: The BLOB columns of a primary-key table that hold what its own data files
                 say, which is where values lie.
+            pads: Pad CHAR values, as Flink and Spark do: of rows from outside.
 
         Raises:
             Invalid: The data does not fit the table; nothing of it is written.
@@ -216,11 +219,14 @@ class TableWriter:
             self._storage.name,
             self._storage.runtime.time_zone,
             keeps_nulls=keeps_nulls,
+            pads=pads,
         )
         if self._blobs:
             refuse_descriptors(self._storage, rows, stored_blobs)
         if self._partition_form is not None and not keeps_nulls:
             self._partition_form.check(rows)
+        if not keeps_nulls:
+            self._partition_names.check(rows, kinds)
         if kinds is not None:
             rows = self._with_kinds(rows, kinds)
         elif self._keyed:

@@ -52,17 +52,19 @@ from headwater.storage.errors import (
     ResourceType,
     Unsupported,
 )
+from headwater.storage.predicate.char_columns import padded_predicate
 from headwater.storage.predicate.filter import ColumnRange, Predicate, may_match
 from headwater.storage.predicate.json_form import predicate_from_json
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.table_storage import PartitionStatistics
+from headwater.storage.types.padded_text import padded_value
 from headwater.storage.types.values import parse_partition_text
 
 __all__ = ["SqlPartitions"]
 
 # How many rows are read at once, and looked at for one page of a filtered listing.
 _ROWS_IN_ONE_QUERY = 1000
-_MOST_LOOKED_AT = 10_000
+_MAX_LOOKED_AT = 10_000
 # The token is the last row's key and how its name begins.
 _TOKEN = re.compile(r"([0-9a-f]{64})(.*)", re.DOTALL)
 
@@ -103,8 +105,8 @@ class SqlPartitions:
         record, _ = self._table(identifier)
         with self._context.database.read() as connection:
             rows = _rows_of(connection, record, [spec_key(spec) for spec in specs])
-        found = sorted(rows.values(), key=lambda row: (row.sort_name, row.spec_key))
-        return [_info(row) for row in found]
+        result = sorted(rows.values(), key=lambda row: (row.sort_name, row.spec_key))
+        return [_info(row) for row in result]
 
     def list_by_filter(
         self,
@@ -126,7 +128,7 @@ class SqlPartitions:
         def accepts(info: PartitionInfo) -> bool:
             return (is_named is None or is_named(info)) and matches(info)
 
-        return self._page(record, names, accepts, max_results, page_token, most=_MOST_LOOKED_AT)
+        return self._page(record, names, accepts, max_results, page_token, most=_MAX_LOOKED_AT)
 
     def create(
         self,
@@ -242,29 +244,29 @@ class SqlPartitions:
     ) -> Page[PartitionInfo]:
         """The next partitions that are accepted, after looking at `most` rows and no more."""
         after = _parse_token(token) if token else None
-        found: list[PartitionInfo] = []
+        result: list[PartitionInfo] = []
         looked_at = 0
         with self._context.database.read() as connection:
             while True:
                 limit = _ROWS_IN_ONE_QUERY
                 if accepts is None and max_results is not None:
                     # One more than fits shows that there is another page.
-                    limit = min(limit, max_results - len(found) + 1)
+                    limit = min(limit, max_results - len(result) + 1)
                 rows = connection.execute(_next_rows(record, names, after, limit)).all()
                 for row in rows:
                     info = _info(row)
                     if accepts is None or accepts(info):
-                        if len(found) == max_results:
+                        if len(result) == max_results:
                             assert after is not None
-                            return Page(tuple(found), _token(*after))
-                        found.append(info)
+                            return Page(tuple(result), _token(*after))
+                        result.append(info)
                     after = row.sort_name, row.spec_key
                 if len(rows) < limit:
-                    return Page(tuple(found))
+                    return Page(tuple(result))
                 looked_at += len(rows)
                 if most is not None and max_results is not None and looked_at >= most:
                     assert after is not None
-                    return Page(tuple(found), _token(*after))
+                    return Page(tuple(result), _token(*after))
 
     # Writing ----------------------------------------------------------------------------------
 
@@ -276,7 +278,7 @@ class SqlPartitions:
         lock_branch(connection, seen.id, seen.branch)
         record = find_table(connection, self._context, identifier)
         if record.id != seen.id:
-            raise Conflict(f"table {identifier} was replaced by another at this moment; retry")
+            raise Conflict(f"table {identifier} was replaced by another meanwhile; retry")
         record.require_managed()
         return record, _partitioned(connection, record)
 
@@ -380,13 +382,13 @@ def _next_rows(
 def _rows_of(
     connection: Connection, record: TableRecord, keys: Sequence[str]
 ) -> dict[str, Row[Any]]:
-    found: dict[str, Row[Any]] = {}
+    result: dict[str, Row[Any]] = {}
     for chunk in chunks(list(dict.fromkeys(keys))):
         rows = connection.execute(
             select(PartitionRow.__table__).where(*_here(record), PartitionRow.spec_key.in_(chunk))
         )
-        found |= {row.spec_key: row for row in rows}
-    return found
+        result |= {row.spec_key: row for row in rows}
+    return result
 
 
 def _info(row: Row[Any]) -> PartitionInfo:
@@ -429,6 +431,7 @@ def _named(
 def _matcher(predicate: Predicate, schema: TableSchema) -> Callable[[PartitionInfo], bool]:
     options = schema.table_options
     fields = schema.partition_fields
+    predicate = padded_predicate(predicate, schema)
 
     def matches(info: PartitionInfo) -> bool:
         ranges: dict[str, ColumnRange] = {}
@@ -437,7 +440,8 @@ def _matcher(predicate: Predicate, schema: TableSchema) -> Callable[[PartitionIn
                 value = parse_partition_text(info.spec.get(field.name, ""), field.type, options)
             except Invalid:
                 continue  # Nothing is known of a value that cannot be read.
-            ranges[field.name] = ColumnRange(value, value, int(value is None), 1)
+            padded = padded_value(value, field.type)
+            ranges[field.name] = ColumnRange(padded, padded, int(value is None), 1)
         return may_match(predicate, ranges)
 
     return matches
@@ -457,10 +461,10 @@ def _checked(spec: Spec, schema: TableSchema, record: TableRecord) -> Spec:
 
 
 def _by_key(statistics: Sequence[PartitionStatistics]) -> dict[str, PartitionStatistics]:
-    found = {spec_key(report.spec): report for report in statistics}
-    if len(found) < len(statistics):
+    result = {spec_key(report.spec): report for report in statistics}
+    if len(result) < len(statistics):
         raise Invalid("two of the partition statistics are of one partition; send them as one")
-    return found
+    return result
 
 
 def _combined(row: Row[Any], report: PartitionStatistics, is_added: bool) -> dict[str, int]:

@@ -12,9 +12,10 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.names import column_name
 from headwater.spark.sql.statement import Statement
+from headwater.spark.write.format_table import check_named_values
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
-from headwater.storage.rows.partition import static_partition
+from headwater.storage.rows.partition import check_unambiguous, static_partition
 from headwater.storage.scan.format_partitions import find_partitions, partition_directory
 from headwater.storage.types.values import StorageValue, partition_text
 
@@ -34,8 +35,8 @@ def partition_values(
     """A partition's values as Spark reads them, by the columns' own names.
 
     Raises:
-        Invalid: The table has no partitions, a column stands twice, or a moment is none.
-        NotFound: A column is no partition column.
+        Invalid: The table has no partitions, a column stands twice, or a value is not a timestamp.
+        NotFound: A column is not a partition column.
     """
     fields = table.schema.partition_fields
     if not fields:
@@ -54,7 +55,7 @@ def partition_texts(
 
     Raises:
         Invalid: A value is not of its column's type.
-        NotFound: A column is no partition column.
+        NotFound: A column is not a partition column.
     """
     schema = table.schema
     values = static_partition(table.storage, partition_values(context, table, partition))
@@ -71,15 +72,15 @@ def matching_partitions(
     """For each of some partitions, those that have its values in the columns it names.
 
     Raises:
-        Invalid: A value is not of its column's type.
-        NotFound: A column is no partition column.
+        Invalid: A value is not of its column's type, or ambiguous.
+        NotFound: A column is not a partition column.
     """
     keys = table.schema.partition_keys
-    wanted = [
-        static_partition(table.storage, partition_values(context, table, each)).items()
-        for each in partitions
-    ]
+    named = [partition_values(context, table, item) for item in partitions]
+    wanted = [static_partition(table.storage, item).items() for item in named]
     present = table.partitions_by_values()
+    for item in named:
+        check_unambiguous(table.storage, item, present)
     return [
         {
             values: found
@@ -91,19 +92,20 @@ def matching_partitions(
 
 
 def _read_partitions(statement: Statement) -> list[dict[str, str | None]]:
-    found: list[dict[str, str | None]] = []
+    result: list[dict[str, str | None]] = []
     while True:
-        found.append(read_partition(statement))
+        result.append(read_partition(statement))
         statement.accept(",")
         if not statement.peek("PARTITION"):
-            return found
+            return result
 
 
 def _add(statement: Statement, table: Table, context: SqlContext) -> None:
     """``ADD [IF NOT EXISTS] PARTITION (a = 1) [PARTITION (…)]``, where the catalog keeps them."""
     statement.expect("ADD")
     ignore = statement.accept("IF", "NOT", "EXISTS")
-    specs = [partition_texts(context, table, each) for each in _read_partitions(statement)]
+    named = _read_partitions(statement)
+    specs = [partition_texts(context, table, item) for item in named]
     if statement.peek("LOCATION"):
         raise Unsupported("ADD PARTITION … LOCATION is not supported: the files of a table are its")
     statement.end()
@@ -111,6 +113,9 @@ def _add(statement: Statement, table: Table, context: SqlContext) -> None:
         _require_all(table, spec)
     if is_format_table(table):
         refuse_directories(table, "ADD PARTITION")
+        for item in named:
+            values = partition_values(context, table, item)
+            check_named_values(table, values, static_partition(table.storage, values))
         # A table into which nothing has been written yet has no folder.
         table.storage.files.make_directory(table.storage.layout.location)
         for spec in specs:
@@ -168,9 +173,9 @@ def _drop(statement: Statement, table: Table, context: SqlContext) -> None:
 
 def _drop_directories(table: Table, wanted: Collection[tuple[StorageValue, ...]]) -> None:
     gone = [
-        each.spec
-        for each in table.partitions()
-        if tuple(static_partition(table.storage, each.spec).values()) in wanted
+        info.spec
+        for info in table.partitions()
+        if tuple(static_partition(table.storage, info.spec).values()) in wanted
     ]
     table.catalog.partitions.drop(table.identifier, gone)
     for spec in gone:
@@ -202,7 +207,7 @@ def repair_partitions(table: Table, *, adds: bool, drops: bool) -> None:
         drops: Forget the partitions that have no directory.
 
     Raises:
-        Unsupported: The table is none of files alone, or the catalog does not keep its partitions.
+        Unsupported: It is not a table of files alone, or the catalog does not keep its partitions.
     """
     if not is_format_table(table):
         raise Unsupported(

@@ -64,7 +64,7 @@ def table_rows(
 
     Args:
         table: The table.
-        scanned: Its rows as of some moment, of some columns and for a condition.
+        scanned: Its rows as of some time, of some columns and for a condition.
         columns: The columns of the frame, metadata columns among them; None for the table's own.
         where: A condition: text, or one of Spark's.
         context: The user's; it is told what is read.
@@ -90,7 +90,7 @@ def rows_of_files(
         columns: The columns of the frame; None for all.
         where: A condition: text, or one of Spark's.
         context: The user's; it is told what is read.
-        is_now: True unless they are asked for as of some other moment.
+        is_now: True unless they are asked for as of some other time.
 
     Raises:
         Unsupported: They are; or as `format_frame`.
@@ -121,7 +121,7 @@ def _rows_as_read(
         AnalysisException: Spark's own, for what it refuses.
     """
     session = context.session
-    chars = CharColumns.of(session.spark, scan.storage.schema.fields)
+    chars = CharColumns.from_session(session.spark, scan.storage.schema.fields)
     if isinstance(where, str) and scan.predicate is not None:
         if columns_of(scan.predicate) & chars.compared:
             # Their values are stored with spaces or without.
@@ -171,11 +171,11 @@ def open_relations(
         context: The user's.
 
     Raises:
-        Invalid, NotFound: There is no such table, or it cannot tell of a metadata column.
+        Invalid, NotFound: The table does not exist, or it cannot tell of a metadata column.
         Unsupported: A name is a view's, or rows are of no one place.
     """
     opened = Relations(context)
-    found: list[Relation] = []
+    result: list[Relation] = []
     for name in names:
         identifier = Identifier.parse(context.full_name(name.split(".")))
         parts = (identifier.database, identifier.name)
@@ -185,14 +185,14 @@ def open_relations(
             raise opened.missing.get(parts) or NotFound(f"table {name} does not exist")
         if isinstance(relation, ViewInfo):
             raise Unsupported(f"{name} is a view: read it with lake.sql('SELECT * FROM {name}')")
-        found.append(relation)
-    return found
+        result.append(relation)
+    return result
 
 
 def _needs(
     build: Build, relations: Sequence[Relation], spark: SparkSession
 ) -> Sequence[Need | None]:
-    """The need for each table, by the plan of what the function makes of stand-ins."""
+    """The need for each table, by the plan of what the function makes of placeholder relations."""
     if is_connect(spark):
         return [None] * len(relations)
     stand_ins = [
@@ -212,14 +212,14 @@ def _needs(
 
 
 def _built(build: Build, frames: Sequence[DataFrame]) -> DataFrame:
-    found: object = build(*frames)
-    if not isinstance(found, DataFrame):
-        raise Invalid(f"the function must give a DataFrame, and gave {type(found).__name__}")
-    return found
+    result: object = build(*frames)
+    if not isinstance(result, DataFrame):
+        raise Invalid(f"the function must give a DataFrame, and gave {type(result).__name__}")
+    return result
 
 
 def _tells_time(frame: DataFrame, spark: SparkSession) -> bool:
-    """True if Spark puts the time of planning into a plan, which is another when it is run."""
+    """Whether Spark puts the time of planning into a plan, which is another when it is run."""
     java: Any = spark._jvm
     try:
         current = java.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()

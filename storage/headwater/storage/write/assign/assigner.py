@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import Invalid
 from headwater.storage.index.index_file import IndexFileMeta
-from headwater.storage.rows.bucket import bucket_numbers, hashed_columns
+from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 
@@ -143,7 +143,7 @@ def hashed_buckets(storage: TableStorage, rows: pa.Table, totals: int | Numbers)
     """
     fields = storage.schema.bucket_key_fields
     return bucket_numbers(
-        hashed_columns([rows.column(field.name) for field in fields], fields, storage.schema),
+        [rows.column(field.name) for field in fields],
         [field.type for field in fields],
         totals,
         storage.schema.table_options.bucket_function,

@@ -35,7 +35,7 @@ from headwater.storage.index.index_file import (
 )
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.options.assignment_options import AssignmentOptions
-from headwater.storage.rows.bucket import hash_rows, hashed_columns, key_hashes
+from headwater.storage.rows.bucket import hash_rows, key_hashes
 from headwater.storage.rows.distribute import Codes, Numbers
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
@@ -207,7 +207,7 @@ class DynamicBuckets:
 def row_hashes(storage: TableStorage, rows: pa.Table | pa.RecordBatch) -> Hashes:
     """The hash of each row's key, partition columns left out, as an index holds it."""
     fields = storage.schema.key_fields
-    columns = hashed_columns([rows.column(item.name) for item in fields], fields, storage.schema)
+    columns = [rows.column(item.name) for item in fields]
     return key_hashes(columns, [item.type for item in fields])
 
 
