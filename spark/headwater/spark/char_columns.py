@@ -32,6 +32,12 @@ from headwater.spark.char_types import (
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect, is_set
 from headwater.spark.types import spark_type
+from headwater.storage.predicate.char_columns import (
+    char_lengths,
+    of_stored_values,
+    padded_predicate,
+)
+from headwater.storage.predicate.filter import Predicate, columns_of, to_sql
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import (
@@ -47,6 +53,7 @@ __all__ = [
     "CharColumns",
     "filled_value",
     "is_text",
+    "stored_condition",
     "stored_value",
     "with_stored_texts",
     "with_stored_values",
@@ -156,6 +163,17 @@ class CharColumns:
 
 def _metadata(frame: DataFrame) -> dict[str, dict[str, Any]]:
     return {each.name: each.metadata for each in frame.schema.fields}
+
+
+def stored_condition(predicate: Predicate, schema: TableSchema) -> str:
+    """A predicate as a condition on values as they are stored, of which Spark skips what it can."""
+    padded = padded_predicate(predicate, schema)
+    lengths = char_lengths(schema, columns_of(padded))
+    whole = to_sql(padded, schema, pads=True)
+    implied = of_stored_values(padded, lengths)
+    if not lengths or implied is None:
+        return whole
+    return f"({to_sql(implied, schema)}) AND ({whole})"
 
 
 def filled_value(value: Column, data_type: DataType) -> Column:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+from headwater.spark.char_columns import stored_condition
 from headwater.spark.counting_session import CountingSession
 from headwater.spark.file_frames import parquet_frame
 from headwater.spark.names import quoted
@@ -41,7 +42,7 @@ from headwater.storage.files.local import local_path
 from headwater.storage.formats.system_columns import KIND_FIELD
 from headwater.storage.index.live_rows import LiveRows
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.predicate.filter import Predicate, columns_of, to_sql
+from headwater.storage.predicate.filter import Predicate, columns_of
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["CountedRows", "counted_rows"]
@@ -55,8 +56,8 @@ _COUNT_BITS = 33
 _BITS = 64
 # Several for each core, so that none works on while the others have done.
 _PARTS_OF_CORE = 4
-_MOST_BYTES_OF_PART = 128 << 20
-_MOST_FOOTERS = 4096
+_MAX_BYTES_OF_PART = 128 << 20
+_MAX_FOOTERS = 4096
 
 # A file in a part of a scan, from its first byte on.
 _WHOLE_FILE = re.compile(r"path: \S*/([^\s/]+), range: 0-(\d+),")
@@ -148,7 +149,7 @@ def _leaf(sql: Any, rows: Any, scan: Any) -> Any:
         return leaves.fromDataset(rows, scan, False)
 
 
-@lru_cache(_MOST_FOOTERS)
+@lru_cache(_MAX_FOOTERS)
 def _row_count(path: str, size: int) -> int | None:
     """The rows of a file by its footer, as metadata that is wrong would number those after them.
 
@@ -174,7 +175,7 @@ def _fulfilling(
     first = f"get({quoted(names.firsts)}, CAST(shiftright({count}, {_COUNT_BITS}) AS INT))"
     bit = f"({first} + ({count} & {(1 << _COUNT_BITS) - 1}L))"
     word = f"get({quoted(names.bits)}, CAST(shiftright({bit}, 6) AS INT))"
-    conditions = [f"({to_sql(condition, storage.schema)})"]
+    conditions = [f"({stored_condition(condition, storage.schema)})"]
     if group.may_retract:
         conditions.append(f"{quoted(names.kind)} IN ({ADDED_KINDS})")
     conditions.append(f"getbit({word}, CAST({bit} & {_BITS - 1} AS INT)) = 1")
@@ -247,7 +248,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
 def _part_bytes(sizes: Sequence[int], parallelism: int) -> int:
     """The most bytes of a part of a scan; no file is cut."""
     share = sum(sizes) // (parallelism * _PARTS_OF_CORE)
-    return max(*sizes, min(share, _MOST_BYTES_OF_PART))
+    return max(*sizes, min(share, _MAX_BYTES_OF_PART))
 
 
 def _packed(files: Sequence[_File], most_bytes: int) -> list[list[_File]]:
@@ -286,7 +287,7 @@ def _bits(
 
 
 def _is_packed(plan: Any, packed: Sequence[Sequence[Sequence[_File]]], jvm: Any) -> bool:
-    """True if a plan scans whole files, all their rows, in these parts."""
+    """Whether a plan scans whole files, all their rows, in these parts."""
     scans = list(scans_of(plan))
     wrapper = jvm.scala.collection.immutable.ArraySeq
     if len(scans) != len(packed):
@@ -295,14 +296,14 @@ def _is_packed(plan: Any, packed: Sequence[Sequence[Sequence[_File]]], jvm: Any)
         if not (scan.dataFilters().isEmpty() and scan.partitionFilters().isEmpty()):
             return False
         try:
-            found = scan.inputRDDs().apply(0).filePartitions()
+            partitions = scan.inputRDDs().apply(0).filePartitions()
         except Py4JError:
             # Another way to scan than is known here.
             return False
-        if found.size() != len(parts):
+        if partitions.size() != len(parts):
             return False
         for at, part in enumerate(parts):
-            text = str(wrapper.unsafeWrapArray(found.apply(at).files()).toString())
+            text = str(wrapper.unsafeWrapArray(partitions.apply(at).files()).toString())
             files = [(unquote(name), int(size)) for name, size in _WHOLE_FILE.findall(text)]
             if files != [(file.file_name, file.file_size) for _, file in part]:
                 return False

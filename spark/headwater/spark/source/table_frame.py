@@ -13,6 +13,7 @@ from headwater.catalog.table.branch_scan import BranchScan
 from headwater.catalog.table.chain_scan import ChainScan
 from headwater.catalog.table.scan import Rows, Scan
 from headwater.spark.catalog_session import CatalogSession
+from headwater.spark.char_columns import stored_condition
 from headwater.spark.names import quoted
 from headwater.spark.source.counted_scan import counted_rows
 from headwater.spark.source.division import Division, divide
@@ -21,7 +22,7 @@ from headwater.spark.source.parquet_scan import native_frame
 from headwater.spark.source.read_counter import WorkerCounter
 from headwater.spark.source.worker_rows import Places, worker_frame
 from headwater.spark.types import spark_schema
-from headwater.storage.predicate.filter import And, IsNull, Not, Predicate, columns_of, to_sql
+from headwater.storage.predicate.filter import And, IsNull, Not, Predicate, columns_of
 from headwater.storage.read.positioned_rows import (
     BUCKET_COLUMN,
     FILE_COLUMN,
@@ -72,7 +73,9 @@ def frame_of_table(session: CatalogSession, scan: Scan) -> DataFrame:
     frame = native_frame(
         session.spark, session.files, scan.storage, division.native, wider, division.live_rows
     )
-    frame = frame.where(to_sql(predicate, scan.storage.schema)).select(*map(quoted, names))
+    frame = frame.where(stored_condition(predicate, scan.storage.schema)).select(
+        *map(quoted, names)
+    )
     if not (others.python or others.counted):
         return frame
     return frame.union(frame_of_division(session, scan, others, schema))
@@ -164,7 +167,7 @@ def frame_of_division(
         schema: The columns of `rows`.
         places: Append the columns that tell of these places.
         counter: Is told what Python workers read; None if nobody asks.
-        scans: Scans are appended that are no part of the frame's plan; None if nobody asks.
+        scans: Scans are appended that are not part of the frame's plan; None if nobody asks.
     """
     spark = session.spark
     frames: list[DataFrame] = []

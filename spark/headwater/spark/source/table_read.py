@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.catalog.table.scan import Rows
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
-from headwater.spark.char_columns import CharColumns
+from headwater.spark.char_columns import CharColumns, stored_condition
 from headwater.spark.names import quoted
 from headwater.spark.projection import projected
 from headwater.spark.source.division import Division, file_path
@@ -22,7 +22,7 @@ from headwater.spark.source.read_counter import Measured, ReadCounter
 from headwater.spark.source.scan_metrics import FileRows, Runs
 from headwater.spark.source.table_frame import frame_of_division
 from headwater.spark.types import conform, spark_arrow_schema
-from headwater.storage.predicate.filter import And, Predicate, columns_of, to_sql
+from headwater.storage.predicate.filter import And, Predicate, columns_of
 from headwater.storage.read.row_group_count import RowGroupCount, count_row_groups
 from headwater.storage.scan.split import Split
 
@@ -200,7 +200,7 @@ def read_frame(
     told = _conditions_on(read.rows.predicate, chars.lengths.keys() & set(read.columns))
     if told is not None:
         # Those of the query are on values that are filled up, which no scan can skip rows by.
-        frame = frame.where(to_sql(told, read.rows.storage.schema))
+        frame = frame.where(stored_condition(told, read.rows.storage.schema))
     if len(part) < len(schema):
         frame = projected(
             frame,

@@ -123,8 +123,10 @@ class _Target:
                     )
                 named = batch_as_named(batch, self.plan.storage.schema)
                 # Rows that were brought to their buckets are as they are stored.
-                stored = named if self.clustered else self._stored(named)
-                writer.write(stored, pads=not is_text_in_task())
+                if self.clustered:
+                    writer.write(named)
+                else:
+                    writer.write(self._stored(named), pads=not is_text_in_task())
             return WrittenFiles(name, tuple(writer.finish()))
 
     def check(self, rows: st.StructType) -> None:

@@ -107,24 +107,19 @@ def compared_as_they_are(
     return _rewritten(without_not(predicate), lengths, leaf, exact)
 
 
-def of_stored_values(
-    predicate: Predicate, lengths: Mapping[str, int], *, exact: bool
-) -> Predicate | None:
-    """A predicate on values as they are stored, for one of `padded_predicate`.
+def of_stored_values(predicate: Predicate, lengths: Mapping[str, int]) -> Predicate | None:
+    """A predicate on values as they are stored, which is true wherever a padded one is.
 
     Args:
-        predicate: The predicate.
+        predicate: From `padded_predicate`.
         lengths: The lengths that columns are padded to, by name; others are left alone.
-        exact: Whether it must be true for the same rows; otherwise it may be for others.
 
     Returns:
         None where nothing can be said.
     """
     if not lengths:
         return predicate
-    return _rewritten(
-        without_not(predicate), lengths, lambda part, length: _stored(part, length, exact), exact
-    )
+    return _rewritten(without_not(predicate), lengths, _stored, exact=False)
 
 
 def _rewritten(
@@ -150,30 +145,30 @@ def _rewritten(
     return predicate if length is None else leaf(predicate, length)
 
 
-def _stored(predicate: Predicate, length: int, exact: bool) -> Predicate | None:
+def _stored(predicate: Predicate, length: int) -> Predicate | None:
     match predicate:
         case Comparison(op="=" | "!="):
             same = In(predicate.column, (predicate.value,), negated=predicate.op == "!=")
-            return _among(same, length, exact)
+            return _among(same, length)
         case In():
-            return _among(predicate, length, exact)
+            return _among(predicate, length)
         case StartsWith():
             bare = predicate.prefix.rstrip(" ")
             if bare == predicate.prefix:
                 return predicate
             # Spaces at its end may be those of the padding.
-            return None if exact or predicate.negated else replace(predicate, prefix=bare)
+            return None if predicate.negated else replace(predicate, prefix=bare)
         case Comparison():
-            return None if exact else _beyond(predicate)
+            return _beyond(predicate)
     return predicate
 
 
-def _among(predicate: In, length: int, exact: bool) -> Predicate | None:
+def _among(predicate: In, length: int) -> Predicate | None:
     forms = [
         form for value in predicate.values if isinstance(value, str)
         for form in stored_forms(value, length)
     ]  # fmt: skip
-    if exact or len(forms) <= _MAX_FORMS:
+    if len(forms) <= _MAX_FORMS:
         return replace(predicate, values=tuple(dict.fromkeys(forms)))
     if predicate.negated:
         return None

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headwater.storage.errors import Invalid, NotFound, Unsupported
-from headwater.storage.predicate.char_columns import compared_as_they_are
+from headwater.storage.predicate.char_columns import char_lengths, compared_as_they_are
 from headwater.storage.predicate.literal import (
     IsoText,
     comparison,
@@ -33,6 +33,7 @@ from headwater.storage.predicate.tree import (
     Or,
     Predicate,
     StartsWith,
+    columns_of,
     without_not,
 )
 from headwater.storage.schema.table_schema import TableSchema
@@ -387,9 +388,23 @@ _NUMBERS: Mapping[object, AtomicType] = {
 # To SQL ---------------------------------------------------------------------------------------
 
 
-def write_predicate(predicate: Predicate, schema: TableSchema) -> str:
+def write_predicate(predicate: Predicate, schema: TableSchema, *, pads: bool = False) -> str:
     """The condition that says a predicate: see `sql_text.to_sql`."""
-    return _tree(predicate, schema).sql(dialect="spark")
+    tree = _tree(predicate, schema)
+    if pads:
+        lengths = char_lengths(schema, columns_of(predicate))
+        tree = tree.transform(lambda node: _padded(node, lengths))
+    return tree.sql(dialect="spark")
+
+
+def _padded(node: exp.Expr, lengths: Mapping[str, int]) -> exp.Expr:
+    length = lengths.get(node.name) if isinstance(node, exp.Column) else None
+    if length is None:
+        return node
+    # Spark cuts longer texts.
+    size = exp.Anonymous(this="char_length", expressions=[node.copy()])
+    width = exp.Anonymous(this="greatest", expressions=[exp.Literal.number(length), size])
+    return exp.Anonymous(this="rpad", expressions=[node.copy(), width, exp.Literal.string(" ")])
 
 
 _NODES: Mapping[Operator, type[exp.Binary]] = {

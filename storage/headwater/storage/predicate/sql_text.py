@@ -70,16 +70,17 @@ def exact_predicate(sql: str, schema: TableSchema, columns: Mapping[str, str]) -
     return read_exact(sql, schema, columns)
 
 
-def to_sql(predicate: Predicate, schema: TableSchema) -> str:
+def to_sql(predicate: Predicate, schema: TableSchema, *, pads: bool = False) -> str:
     """A predicate as a condition in Spark's dialect, which `parse_predicate` reads back.
 
     Args:
         predicate: The predicate.
         schema: The schema that its columns are of: dates and timestamps need their types.
+        pads: Write an expression that pads its values for a column of CHAR. It is not read back.
 
     Raises:
         NotFound: A column does not exist.
     """
     from headwater.storage.predicate.sql_syntax import write_predicate
 
-    return write_predicate(predicate, schema)
+    return write_predicate(predicate, schema, pads=pads)

@@ -388,7 +388,7 @@ def index_rows(
         row_count: The file's number of rows.
     """
     lengths = char_lengths(schema, columns.keys())
-    stored = of_stored_values(padded_predicate(predicate, schema), lengths, exact=False)
+    stored = of_stored_values(padded_predicate(predicate, schema), lengths)
     return None if stored is None else matching_rows(container, stored, columns, row_count)
 
 
