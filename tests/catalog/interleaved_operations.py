@@ -14,6 +14,7 @@ from tests.catalog.interleaved_tables import (
     build_changelog,
     build_compacted,
     build_history,
+    build_indexed,
     expire_all,
 )
 
@@ -27,6 +28,7 @@ STATES: Mapping[str, Callable[[StartingState, Lake], None]] = {
     "changelog": build_changelog,
     "compacted": build_compacted,
     "appended": build_appended,
+    "indexed": build_indexed,
 }
 """The starting states."""
 
@@ -204,6 +206,7 @@ OPERATIONS: Mapping[str, Sequence[Operation]] = {
         _changes("compact", lambda it: it.table.compact(full=True)),
     ),
     "appended": (*_EXPIRY, *_BESIDE_TAGS),
+    "indexed": (*_EXPIRY, *_BESIDE_TAGS),
     "compacted": (
         *_BESIDE_BRANCH,
         _changes("rename_branch", lambda it: it.table.rename_branch("b", "z")),

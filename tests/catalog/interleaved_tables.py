@@ -37,6 +37,7 @@ __all__ = [
     "build_changelog",
     "build_compacted",
     "build_history",
+    "build_indexed",
     "expire_all",
     "rows_of",
 ]
@@ -345,13 +346,14 @@ def build_changelog(state: StartingState, lake: Lake) -> None:
     state.wait(days=2)
 
 
-def build_appended(state: StartingState, lake: Lake) -> None:
-    """An append table whose snapshots share manifests; tags keep those of expired snapshots.
+def build_appended(state: StartingState, lake: Lake, *primary_keys: str) -> None:
+    """A table whose snapshots share manifests; tags keep those of expired snapshots.
 
     Nothing else needs them but the snapshots that are there: branches or later tags would.
     """
-    schema = pa.schema([("n", pa.int64()), ("day", pa.string())])
-    table = lake.create_table(TABLE, schema, options={"write-only": "true"})
+    options = {"write-only": "true", "bucket": "-1"}
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False), ("day", pa.string())])
+    table = lake.create_table(TABLE, schema, primary_keys=primary_keys, options=options)
     state.table_ids[TABLE], state.paths[TABLE] = table.info.id, table.info.path
     for number in range(1, 7):
         state.wait(hours=1)
@@ -361,6 +363,11 @@ def build_appended(state: StartingState, lake: Lake) -> None:
     table.create_tag("old", 2)
     table.expire_snapshots(retain_max=4, retain_min=4, retain=timedelta(0))
     state.wait(days=2)
+
+
+def build_indexed(state: StartingState, lake: Lake) -> None:
+    """The same with a primary key: each snapshot has an index of its keys."""
+    build_appended(state, lake, "n")
 
 
 def build_compacted(state: StartingState, lake: Lake) -> None:
