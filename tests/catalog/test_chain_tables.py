@@ -36,8 +36,8 @@ def deletes(*found: Row) -> pa.Table:
 
 
 def read(table: Table, **scan: object) -> list[tuple[object, ...]]:
-    found = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
-    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    result = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+    return sorted(zip(*(column.to_pylist() for column in result.columns), strict=True))
 
 
 def create(lake: Lake, name: str = "sales.stock", **options: str) -> Table:
@@ -155,8 +155,8 @@ def test_every_engine_merges_the_branches_by_its_own_rules(
         "aggregation": [15, 20, 1],
         "partial-update": [5, 20, 1],
     }.get(options.get("merge-engine", ""), [5, None, 1])
-    found = table.scan(["amount"], "day = '3'").to_arrow()["amount"].to_pylist()
-    assert sorted(found, key=str) == sorted(amounts, key=str)
+    amounts_read = table.scan(["amount"], "day = '3'").to_arrow()["amount"].to_pylist()
+    assert sorted(amounts_read, key=str) == sorted(amounts, key=str)
 
 
 def test_branches_have_schemas_of_their_own(stock: Table) -> None:
@@ -211,8 +211,8 @@ def test_a_split_reads_files_of_several_partitions(stock: Table) -> None:
     assert "snapshot and the later changes of delta" in repr(scan)
     splits = pickle.loads(pickle.dumps(scan.splits))
     assert {split.branch for split in splits} == {"delta"}
-    found = [batch for split in splits for batch in scan.read_split(split)]
-    assert sorted(pa.Table.from_batches(found)["item"].to_pylist()) == ["apple", "fig"]
+    batches = [batch for split in splits for batch in scan.read_split(split)]
+    assert sorted(pa.Table.from_batches(batches)["item"].to_pylist()) == ["apple", "fig"]
     plan = scan.plan
     assert plan is not None
     assert sum(len(split.files) for split in plan.splits) == 4
@@ -231,7 +231,7 @@ def test_whole_partitions_that_changes_build_on_are_not_dropped(stock: Table) ->
     assert read(stock, where="day = '20260104'") == [
         ("EU", "20260104", "apple", 4, -1), ("EU", "20260104", "fig", 2, 5)
     ]  # fmt: skip
-    # Rows in their place are no drop.
+    # Replacing them by other rows does not drop them.
     whole.overwrite(rows(("EU", "20260101", "lime", 1, 1)), first)
     assert ("EU", "20260102", "lime", 1, 1) in read(stock)
 

@@ -140,11 +140,11 @@ class Expiring(LocalFileAccess):
     done: bool = False
 
     def read(self, path: str) -> bytes:
-        found = super().read(path)
+        content = super().read(path)
         if path.endswith(self.name) and not self.done:
             self.done = True
             self.meanwhile()
-        return found
+        return content
 
 
 def test_a_clone_says_that_its_snapshot_expired(own_lake: Lake, table: Table) -> None:

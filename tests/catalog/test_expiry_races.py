@@ -62,9 +62,9 @@ def expire(table: Table, meanwhile: Callable[[], object] = lambda: None, *, kept
 
 
 def ids(table: Table, tag: str | None = None) -> list[int]:
-    found = table.scan(tag=tag).to_arrow().column("id").to_pylist()
-    assert isinstance(found, list)
-    return found
+    rows = table.scan(tag=tag).to_arrow().column("id").to_pylist()
+    assert isinstance(rows, list)
+    return rows
 
 
 HOLDERS: dict[str, Callable[[Table], object]] = {
@@ -228,11 +228,11 @@ class Expiring(LocalFileAccess):
     done: bool = False
 
     def read(self, path: str) -> bytes:
-        found = super().read(path)
+        content = super().read(path)
         if path.endswith("/snapshot/snapshot-1") and not self.done:
             self.done = True
             self.meanwhile()
-        return found
+        return content
 
 
 @dataclass(frozen=True)

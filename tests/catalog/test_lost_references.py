@@ -121,7 +121,7 @@ def test_tags_that_are_gone_for_a_reason_are_not_lost(catalog_lake: Lake) -> Non
     table.create_branch("b", tag="kept")
     table.branch("b").create_tag("of-branch")
     table.delete_tag("deleted")
-    table.rename_tag("renamed", "anew")
+    table.rename_tag("renamed", "new-name")
     table.expire_tags()
     assert warnings(table) == []
     with without(home(table) / "branch" / "branch-b" / "tag" / "tag-of-branch"):

@@ -1,4 +1,4 @@
-"""The upkeep that a commit does beside its rows: tags of themselves, and what expires."""
+"""The maintenance that a commit does beside its rows: tags of themselves, and what expires."""
 
 from __future__ import annotations
 

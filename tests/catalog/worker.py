@@ -117,12 +117,12 @@ def warm_up(url: str, *_: str) -> None:
     _warm.add(kind)
     columns = tuple(DataField(at, name, AtomicType(Root.INT)) for at, name in enumerate("abc"))
     with (
-        TemporaryDirectory() as room,
-        closing(SqlCatalog.open(url, warehouse="warm-up", location=f"{room}/lake")) as catalog,
+        TemporaryDirectory() as directory,
+        closing(SqlCatalog.open(url, warehouse="warm-up", location=f"{directory}/lake")) as catalog,
     ):
         catalog.databases.create(TABLE.database)
         catalog.tables.create(TABLE, Schema(columns))
-        catalog.tables.create(EXTERNAL, Schema(columns, options={"path": f"{room}/outside"}))
+        catalog.tables.create(EXTERNAL, Schema(columns, options={"path": f"{directory}/outside"}))
         table = Table(catalog, catalog.tables.get(TABLE))
         for number in range(2):
             table.write(pa.table({name: pa.array([number], pa.int32()) for name in "abc"}))

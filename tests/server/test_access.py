@@ -151,7 +151,7 @@ def _renamed(object_: str, database: str, name: str) -> Body:
 
 
 # For each operation: a request, and what is granted so that it is no longer refused. The request
-# itself may be wrong in other ways: whoever may do it is then told so.
+# itself may be wrong in other ways: a caller who may do it is then told so.
 REQUESTS: dict[str, tuple[str, str, Body | None, list[tuple[PermissionTarget, Access]]]] = {
     "createDatabase": ("POST", "/v1/main/databases", {"name": "new"},
                        [(CATALOG, Access.CREATEDATABASE)]),
@@ -363,16 +363,17 @@ def test_a_thing_that_moves_needs_rights_on_both_sides(server: Server) -> None:
     body = _renamed("orders", "other", "moved")
     path = "/v1/main/tables/rename"
     full = [(ORDERS, Access.ALTER), (ORDERS, Access.DROP), (other, Access.CREATETABLE)]
-    for at in range(3):
-        some = [each for number, each in enumerate(full) if number != at]
-        assert server.caller(f"almost {at}", *some)("POST", path, body).status_code in (403, 404)
+    for left_out in range(3):
+        some = [grant for index, grant in enumerate(full) if index != left_out]
+        answer = server.caller(f"almost {left_out}", *some)("POST", path, body)
+        assert answer.status_code in (403, 404)
     assert server.caller("able", *full)("POST", path, body).status_code == 200
 
 
 def _names(answer: httpx.Response, key: str) -> list[Any]:
     assert answer.status_code == 200, answer.text
-    found: list[Any] = answer.json()[key]
-    return found
+    names: list[Any] = answer.json()[key]
+    return names
 
 
 def test_lists_show_what_one_sees_in_full_pages(server: Server) -> None:
@@ -421,8 +422,8 @@ def test_dropped_tables_are_seen_by_those_who_may(server: Server) -> None:
     nobody = server.caller("nobody")
     assert able("DELETE", T).status_code == 200
     for send, seen in ((able, ["orders"]), (reader, ["orders"]), (nobody, [])):
-        found = _names(send("GET", path), "droppedTables")
-        assert [each["identifier"]["object"] for each in found] == seen
+        tables = _names(send("GET", path), "droppedTables")
+        assert [each["identifier"]["object"] for each in tables] == seen
     table_id = able("GET", path).json()["droppedTables"][0]["id"]
     assert reader("DELETE", f"{path}/{table_id}").status_code == 403
     assert nobody("DELETE", f"{path}/{table_id}").status_code == 404

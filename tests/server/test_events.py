@@ -90,13 +90,13 @@ def _read(client: httpx.Client, after: int = 0, **conditions: str) -> list[dict[
     asked = "&".join(f"{name}={value}" for name, value in conditions.items())
     answer = client.get(f"{FEED}?after={after}&limit=1000&{asked}")
     assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["events"]
-    return found
+    events: list[dict[str, Any]] = answer.json()["events"]
+    return events
 
 
 def _last(client: httpx.Client) -> int:
-    found = _read(client)
-    return found[-1]["offset"] if found else 0
+    events = _read(client)
+    return events[-1]["offset"] if events else 0
 
 
 def test_every_operation_is_one_that_changes_something_or_none() -> None:
@@ -260,7 +260,7 @@ def test_what_did_not_happen_leaves_none(
     offer = {"snapshot": snapshot(1), "statistics": []}
     assert boss.post(f"{ORDERS}/commit", json=offer).json() == {"success": True}
     after = _last(boss)
-    # The same again, in the fast lane and not, and one that lost.
+    # The same again, with request batching and without, and one that lost.
     for path in (f"{ORDERS}/commit", f"{ORDERS}/commit?ordinary"):
         assert boss.post(path, json=offer).json() == {"success": True}
         other = {"snapshot": snapshot(1, uuid="other"), "statistics": []}

@@ -1,4 +1,4 @@
-"""Whoever is shown a part of a table's rows changes none of them, whatever else it may do."""
+"""A caller who is shown a part of a table's rows changes none of them, whatever else it may do."""
 
 from __future__ import annotations
 

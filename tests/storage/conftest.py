@@ -108,8 +108,8 @@ class StoredTable:
     def files_below(self, inner: str = "") -> list[str]:
         """Paths of all files, relative to the table's location."""
         location = self.storage.layout.location
-        found = self.storage.files.walk(f"{location}/{inner}".rstrip("/"))
-        return sorted(status.path.removeprefix(location + "/") for status in found)
+        statuses = self.storage.files.walk(f"{location}/{inner}".rstrip("/"))
+        return sorted(status.path.removeprefix(location + "/") for status in statuses)
 
     def with_options(self, **options: str) -> StoredTable:
         """The same table with other options; ``_`` stands for ``-`` and ``__`` for ``.``."""

@@ -285,7 +285,7 @@ def table_path(identifier: Identifier) -> tuple[str, str, str, str]:
 def table_headers(identifier: Identifier | None) -> Mapping[str, str]:
     """The headers of a request about a table: its id, where the identifier is bound to one.
 
-    An id of another form is none that a Headwater server gave, and other servers read no header.
+    A Headwater server gives no id of another form, and other servers read no header.
     """
     table_id = None if identifier is None else identifier.table_id
     if table_id is None or not _TABLE_ID.fullmatch(table_id):

@@ -134,8 +134,8 @@ def test_a_full_read_is_a_position_of_its_own(
     _commit(catalog, table, *(snapshot(number, deltaRecordCount=10) for number in (1, 2, 3)))
 
     def told(consumer_id: str) -> tuple[int, bool, bool]:
-        found = {item.consumer_id: item for item in catalog.consumers.list(table).items}
-        item = found[consumer_id]
+        consumers = {item.consumer_id: item for item in catalog.consumers.list(table).items}
+        item = consumers[consumer_id]
         return item.next_snapshot, item.full_read, item.is_rolled_back
 
     catalog.consumers.reset(table, "full", 3, full_read=True)
@@ -222,13 +222,13 @@ def test_pages_of_consumers(catalog: Catalog, table: Identifier, subtests: pytes
         catalog.consumers.reset(table, name, 1)
     for size in (1, 2, 3, 4):
         with subtests.test(size=size):
-            found: list[str] = []
+            listed: list[str] = []
             token: str | None = None
             while True:
                 page = catalog.consumers.list(table, max_results=size, page_token=token)
                 assert page.items
-                found += [item.consumer_id for item in page.items]
+                listed += [item.consumer_id for item in page.items]
                 token = page.next_token
                 if token is None:
                     break
-            assert found == names
+            assert listed == names

@@ -80,9 +80,9 @@ def overwrite(table: StoredTable, *ids: int) -> Snapshot:
 
 
 def latest(table: StoredTable) -> Snapshot:
-    found = table.pointer.latest()
-    assert found is not None
-    return found
+    snapshot = table.pointer.latest()
+    assert snapshot is not None
+    return snapshot
 
 
 def expire(
@@ -94,11 +94,11 @@ def expire(
 
 
 def ids_at(table: StoredTable, snapshot: Snapshot) -> list[int]:
-    found: list[int] = []
+    ids: list[int] = []
     for split in plan_snapshot(table.storage, snapshot).splits:
         for batch in read_split(table.storage, split, columns=["id"]):
-            found += batch.column(0).to_pylist()
-    return sorted(found)
+            ids += batch.column(0).to_pylist()
+    return sorted(ids)
 
 
 def tag(table: StoredTable, name: str, snapshot: Snapshot) -> None:
@@ -116,14 +116,14 @@ def kept_ids(table: StoredTable) -> list[int]:
 def all_snapshots(table: StoredTable, *layouts: TableLayout) -> list[Snapshot]:
     """The snapshots and tags of the table and of other branches."""
     files = table.storage.files
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for layout in (table.storage.layout, *layouts):
         for number in snapshot_file_ids(files, layout):
             snapshot = read_snapshot_file(files, layout, number)
             assert snapshot is not None
-            found.append(snapshot)
-        found += [one.snapshot for one in list_tag_files(files, layout)]
-    return found
+            snapshots.append(snapshot)
+        snapshots += [tag_file.snapshot for tag_file in list_tag_files(files, layout)]
+    return snapshots
 
 
 def check_exactly_what_is_needed_is_there(table: StoredTable, *layouts: TableLayout) -> None:
@@ -146,10 +146,10 @@ def check_exactly_what_is_needed_is_there(table: StoredTable, *layouts: TableLay
     lines = [(layout, snapshot_file_ids(table.storage.files, layout))
              for layout in (table.storage.layout, *layouts)]  # fmt: skip
     with_changelog = {
-        one.changelog_manifest_list
+        snapshot.changelog_manifest_list
         for layout, ids in lines
-        for one in (read_snapshot_file(table.storage.files, layout, number) for number in ids)
-        if one is not None and one.changelog_manifest_list is not None
+        for snapshot in (read_snapshot_file(table.storage.files, layout, number) for number in ids)
+        if snapshot is not None and snapshot.changelog_manifest_list is not None
     }
     assert len(changelogs) == len(with_changelog)
 
@@ -169,13 +169,13 @@ def history(table: StoredTable) -> dict[int, list[int]]:
         lambda: compact(table),
         lambda: upsert(table, 10),
     ]
-    found: dict[int, list[int]] = {}
+    ids_by_snapshot: dict[int, list[int]] = {}
     for step in steps:
         table.clock.millis += HOUR
         snapshot = step()
-        found[snapshot.id] = ids_at(table, snapshot)
-    assert list(found) == list(range(1, 12))
-    return found
+        ids_by_snapshot[snapshot.id] = ids_at(table, snapshot)
+    assert list(ids_by_snapshot) == list(range(1, 12))
+    return ids_by_snapshot
 
 
 @pytest.mark.parametrize("end", essential(range(2, 12), {2, 5, 8, 11}))
@@ -203,8 +203,8 @@ def test_tags_keep_their_files_and_no_more(table: StoredTable, tagged: Sequence[
     check_exactly_what_is_needed_is_there(table)
     expire(table)
     check_exactly_what_is_needed_is_there(table)
-    for one in list_tag_files(table.storage.files, table.storage.layout):
-        assert ids_at(table, one.snapshot) == expected[one.snapshot.id]
+    for tag_file in list_tag_files(table.storage.files, table.storage.layout):
+        assert ids_at(table, tag_file.snapshot) == expected[tag_file.snapshot.id]
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,14 @@ def changes(table: StoredTable, snapshot_id: int) -> list[tuple[int, str]]:
     """The changes of one snapshot as a stream gives them, and none if it gives none."""
     start = StreamPosition(snapshot_id)
     plan, following = next_plan(table.storage, start, latest(table))
-    found: list[tuple[int, str]] = []
+    rows: list[tuple[int, str]] = []
     if plan is None or plan.snapshot.id != snapshot_id:
-        return found
+        return rows
     assert following == StreamPosition(snapshot_id + 1)
     for split in plan.splits:
         for batch in read_split(table.storage, split, columns=["id"], row_kinds=True):
-            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    return found
+            rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return rows
 
 
 def changelog_ids(table: StoredTable) -> list[int]:

@@ -93,11 +93,11 @@ def upsert(table: StoredTable, *ids: int) -> Snapshot:
 
 
 def ids_at(table: StoredTable, snapshot: Snapshot) -> list[int]:
-    found: list[int] = []
+    ids: list[int] = []
     for split in plan_snapshot(table.storage, snapshot).splits:
         for batch in read_split(table.storage, split, columns=["id"]):
-            found += batch.column(0).to_pylist()
-    return sorted(found)
+            ids += batch.column(0).to_pylist()
+    return sorted(ids)
 
 
 def put(table: StoredTable, *inner: str) -> None:

@@ -68,7 +68,7 @@ class EventType(StrEnum):
     Attributes:
         CLAIM_WAREHOUSE: A server was started with a warehouse in a new place.
         MOVE_WAREHOUSE: The files of a warehouse lie in another place.
-        ROTATE_KEY: A warehouse's options, or the secret of an access key, were encrypted anew.
+        ROTATE_KEY: A warehouse's options, or an access key's secret, were encrypted with a new key.
         RECONCILE_TABLE: The catalog and storage were made to agree about a table.
         REFUSED: A request was refused; `Event.details` has its operation, status and count.
         READ: Something was read; `Event.details` has the operation and the count.
@@ -171,7 +171,7 @@ class Event:
         subject: The thing that it was done to.
         principal: The caller; None if nobody is known.
         address: The network address of the client; None without a server.
-        request_id: The id of the request; likewise.
+        request_id: The id of the request; None without a server.
         outcome: The outcome.
         details: A few facts, such as a commit's ``snapshot`` and ``kind``; never data or secrets.
     """
@@ -221,7 +221,7 @@ class EventPage:
         events: In the order of their offsets; there may be fewer than asked for, or none, although
             more follow.
         next_after: The offset after which to go on.
-        is_end: True if nothing more was there.
+        is_end: Whether nothing more was there.
     """
 
     events: Sequence[Event]
@@ -246,7 +246,7 @@ class Events(Protocol):
             after: The offset; 0 begins with the oldest that is kept.
             limit: The number of events to answer with, at most `MOST_EVENTS`.
             only: Conditions.
-            all_warehouses: True for the events of all warehouses of the database, and for those
+            all_warehouses: Whether to read the events of all warehouses of the database, and those
                 about tokens and groups, which belong to none.
 
         Raises:
@@ -257,7 +257,7 @@ class Events(Protocol):
 
 
 def check_bounds(after: int, limit: int) -> None:
-    """Refuse an offset or a number of events that is none; raises Invalid."""
+    """Refuse an offset or a number of events out of bounds; raises Invalid."""
     if not 0 <= after < 2**63:
         raise Invalid(f"{after} is not the offset of an event; 0 begins with the oldest")
     if not 1 <= limit <= MOST_EVENTS:

@@ -26,7 +26,7 @@ __all__ = ["TableHistory", "millis_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK = "watermark-"
-# Java's smallest long, which is no watermark.
+# Java's smallest long, which is not a watermark.
 _NO_WATERMARK = -(2**63)
 
 
@@ -58,7 +58,7 @@ class TableHistory(TableHandle):
         return self._catalog.snapshots.get(self.identifier, str(snapshot_id))
 
     def snapshot_at(self, timestamp: int | datetime | str) -> Snapshot:
-        """The latest snapshot that was committed at or before a moment.
+        """The latest snapshot that was committed at or before a timestamp.
 
         Args:
             timestamp: Milliseconds since the epoch, a ``datetime`` with a time zone, or ISO 8601
@@ -83,11 +83,11 @@ class TableHistory(TableHandle):
         ids = snapshot_file_ids(self._files, self._storage.layout)
         if not ids:
             raise missing
-        found = self.snapshot(ids[0])
-        if found.time_millis > moment:
+        first = self.snapshot(ids[0])
+        if first.time_millis > moment:
             raise missing
         # Times follow ids, and ids have no gaps.
-        low, high = found.id, latest.id
+        low, high = first.id, latest.id
         while high - low > 1:
             middle = self.snapshot((low + high) // 2)
             if middle.time_millis <= moment:
@@ -112,9 +112,9 @@ class TableHistory(TableHandle):
         def reached(number: int) -> int:
             # Some writers leave it out; it never goes back.
             for before in reversed([one for one in ids if one <= number]):
-                found = self.snapshot(before).watermark
-                if found is not None:
-                    return found
+                watermark_at = self.snapshot(before).watermark
+                if watermark_at is not None:
+                    return watermark_at
             return _NO_WATERMARK
 
         at = bisect_left(ids, watermark, key=reached)
@@ -178,12 +178,12 @@ class TableHistory(TableHandle):
     def tags(self) -> list[TagInfo]:
         """The tags, by name."""
         names = all_pages(lambda token: self._catalog.tags.list(self.identifier, page_token=token))
-        found: list[TagInfo] = []
+        tags: list[TagInfo] = []
         for name in names:
             # One deleted since the listing is no longer a tag.
             with suppress(NotFound):
-                found.append(self.tag(name))
-        return found
+                tags.append(self.tag(name))
+        return tags
 
     def tag(self, name: str) -> TagInfo:
         """A tag; NotFound (TAG)."""
@@ -201,7 +201,7 @@ class TableHistory(TableHandle):
         Args:
             name: The tag.
             snapshot_id: The snapshot; None names the latest.
-            retained: The time for which the tag is kept; None takes the table's
+            retained: How long the tag is kept; None takes the table's
                 ``tag.default-time-retained``, without which it is kept for ever.
 
         Raises:
@@ -229,14 +229,14 @@ class TableHistory(TableHandle):
         """Delete the tags whose time is over, and the files that they alone kept.
 
         Args:
-            older_than: Tags made before this moment go, too, whatever their retention.
+            older_than: Tags made before this timestamp go, too, whatever their retention.
             dry_run: Only say which would go.
 
         Returns:
             The names of the tags that went (``TagTimeExpire.java``).
 
         Raises:
-            Invalid: The moment has no time zone.
+            Invalid: The timestamp has no time zone.
         """
         before = None if older_than is None else millis_of(older_than)
         self.require_present()
@@ -321,7 +321,7 @@ class TableHistory(TableHandle):
 
 
 def millis_of(timestamp: int | datetime | str) -> int:
-    """A moment as milliseconds since the epoch; raises Invalid for one without a time zone."""
+    """A timestamp as milliseconds since the epoch; raises Invalid for one without a time zone."""
     if isinstance(timestamp, int):
         return timestamp
     moment = timestamp

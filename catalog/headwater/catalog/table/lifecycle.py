@@ -160,7 +160,7 @@ class TableLifecycle(ReadableTable):
             The partitions that were marked.
 
         Raises:
-            Invalid: A column is missing or is no partition column, no while is given or set, or
+            Invalid: A column is missing or is not a partition column, no while is given or set, or
                 the catalog keeps no partitions of the table and is to.
             Unsupported: The option names a way that Headwater does not have.
         """
@@ -231,7 +231,7 @@ class TableLifecycle(ReadableTable):
         delete_unreferenced_snapshot(self._storage, self.pointer, self.references, replaced)
 
     def compact_manifests(self) -> Snapshot | None:
-        """List the table's files anew, in the order of their partitions; no data changes.
+        """Rewrite the list of the table's files in the order of their partitions; no data changes.
 
         A plan that reads few partitions then reads few manifests. The smaller
         ``manifest.target-file-size``, the fewer files of others they list.
@@ -279,7 +279,7 @@ class TableLifecycle(ReadableTable):
                     steps.append(("expiring partitions", expiry))
                 steps.append(("expiring snapshots", self._expire_by_options))
         except Invalid as error:
-            _LOG.warning("table %s: no upkeep after the commit: %s", self.name, error.message)
+            _LOG.warning("table %s: no maintenance after the commit: %s", self.name, error.message)
         for name, step in steps:
             try:
                 step()

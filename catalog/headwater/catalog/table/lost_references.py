@@ -54,12 +54,12 @@ def lost_references(events: Events, table_id: str, storage: TableStorage) -> lis
     made: dict[_Key, _Made] = {}
     for event in _events_of(events, table_id):
         _follow(made, event)
-    found: list[str] = []
+    missing: list[str] = []
     for branch in sorted({branch for _, branch, _ in made}):
         layout = TableLayout(storage.layout.location, branch)
         there = {key for key in made if key[1] == branch}
-        found += _missing(made, there, replace(storage, layout=layout))
-    return found
+        missing += _missing(made, there, replace(storage, layout=layout))
+    return missing
 
 
 def _events_of(events: Events, table_id: str) -> Iterator[Event]:
@@ -135,6 +135,6 @@ def _missing(made: dict[_Key, _Made], keys: set[_Key], storage: TableStorage) ->
             yield (
                 f"{layout.consumer(name)} does not exist, though consumer '{name}'{suffix} was set "
                 f"to snapshot {one.snapshot} on {time_text(one.at)}: unless an engine deleted it "
-                f"on storage, restore the file or set the consumer anew; to be told no more, run "
+                f"on storage, restore the file or set the consumer again; to be told no more, run "
                 f"'headwater consumer delete'"
             )

@@ -228,7 +228,7 @@ class GetLastCommitResponse(WireModel):
     commit_identifier: int | None = None
     is_unnumbered: Annotated[
         bool,
-        Field(description="True if there are commits of the user, and all without a number."),
+        Field(description="Whether there are commits of the user, and all without a number."),
     ] = False
     remembered_since: Annotated[
         int | None,

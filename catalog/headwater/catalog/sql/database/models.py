@@ -99,7 +99,7 @@ class WarehouseRow(Base):
 
 
 class WarehouseMarkerRow(Base):
-    """The id in the marker of a warehouse, be it of this table or one that a server is given."""
+    """The id in the marker of a warehouse, of this table or one that a server is given."""
 
     __tablename__ = "hw_warehouse_markers"
     __table_args__ = (UniqueConstraint("id"),)
@@ -266,8 +266,8 @@ class FunctionRow(NamedRow):
 class BranchRow(Base):
     """The pointers of a table and branch: its schema and its latest snapshot.
 
-    `snapshot_id` is 0 while there is no snapshot. Whoever changes the branch, or the files that
-    mirror it, holds this row's lock.
+    `snapshot_id` is 0 while there is no snapshot. A writer that changes the branch, or the files
+    that mirror it, holds this row's lock.
 
     Of the snapshots up to `forgotten_snapshot_id`, rows may be missing. `aging_snapshot_id` was the
     latest at `aging_since`, 0 for never, and `aging_digest` tells it from others of its number; see

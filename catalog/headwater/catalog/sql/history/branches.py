@@ -192,18 +192,18 @@ class SqlBranches:
                     resource_name=branch,
                 )
             self._settle_users(record.id, directory)
-            found = next(self._context.files.walk(directory), None)
-            if found is None:
+            status = next(self._context.files.walk(directory), None)
+            if status is None:
                 return
-            if found.path == seen:
+            if status.path == seen:
                 raise AlreadyExists(
-                    f"table {record.identifier} has no branch '{branch}', but {found.path} is in "
+                    f"table {record.identifier} has no branch '{branch}', but {status.path} is in "
                     "its directory; move the files there away, or choose another name",
                     resource_type=ResourceType.BRANCH,
                     resource_name=branch,
                 )
             # A branch that was dropped just now may have left it: look again.
-            seen = found.path
+            seen = status.path
         raise table_busy(record.identifier)
 
     def _settle_users(self, table_id: str, directory: str) -> None:
@@ -405,10 +405,10 @@ def _lock(connection: Connection, table_id: str, branches: set[str]) -> None:
 
 
 def _has_branch(connection: Connection, table_id: str, branch: str) -> bool:
-    found = connection.execute(
+    rows = connection.execute(
         select(BranchRow.branch).where(BranchRow.table_id == table_id, BranchRow.branch == branch)
     )
-    return found.one_or_none() is not None
+    return rows.one_or_none() is not None
 
 
 def _users(connection: Connection, table_id: str, directory: str) -> Sequence[str]:

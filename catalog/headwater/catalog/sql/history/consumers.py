@@ -106,20 +106,20 @@ class SqlConsumers:
         with self._context.database.read() as connection:
             options = read_schema(connection, record).table_options
         expired_before = self._expired_before(options)
-        found: list[Consumer] = []
+        consumers: list[Consumer] = []
         next_token: str | None = None
         for consumer_id, moved_at in consumer_statuses(self._files, record.layout):
             if page_token and consumer_id <= page_token:
                 continue
             if expired_before is not None and moved_at < expired_before:
                 continue
-            if len(found) == max_results:
-                next_token = found[-1].consumer_id
+            if len(consumers) == max_results:
+                next_token = consumers[-1].consumer_id
                 break
             consumer = self._read(record, consumer_id)
             if consumer is not None:
-                found.append(replace(consumer, updated_at=moved_at))
-        rows = self._snapshot_rows(record, found)
+                consumers.append(replace(consumer, updated_at=moved_at))
+        rows = self._snapshot_rows(record, consumers)
         items = [
             ConsumerInfo(
                 item.consumer_id,
@@ -129,7 +129,7 @@ class SqlConsumers:
                 _is_rolled_back(record, item, rows),
                 item.full_read,
             )
-            for item in found
+            for item in consumers
         ]
         return Page(tuple(items), next_token)
 
@@ -221,7 +221,7 @@ class SqlConsumers:
             check_owner(connection, record, move.consumer_id, move.owner)
         self._apply(connection, record, move)
         if move.owner is None:
-            # A reader that goes on is no event: it only reads.
+            # A reader that goes on leaves no event: it only reads.
             next_snapshot = None if move.moved is None else move.moved.next_snapshot
             details = {
                 "consumer": move.consumer_id,
@@ -327,7 +327,7 @@ class SqlConsumers:
         wanted = {number for number in wanted if 0 < number <= record.snapshot_id}
         if not wanted:
             return {}
-        found: dict[int, Row[Any]] = {}
+        snapshot_rows: dict[int, Row[Any]] = {}
         with self._context.database.read() as connection:
             for chunk in chunks(sorted(wanted | {record.snapshot_id})):
                 rows = connection.execute(
@@ -337,8 +337,8 @@ class SqlConsumers:
                         SnapshotRow.snapshot_id.in_(chunk),
                     )
                 )
-                found |= {row.snapshot_id: row for row in rows}
-        return found
+                snapshot_rows |= {row.snapshot_id: row for row in rows}
+        return snapshot_rows
 
     def _lag(
         self,
@@ -369,7 +369,7 @@ class SqlConsumers:
 
 
 def _is_rolled_back(record: TableRecord, consumer: Consumer, rows: Mapping[int, Row[Any]]) -> bool:
-    """True if the last snapshot that a consumer read is known to be gone from the history."""
+    """Whether the last snapshot that a consumer read is known to be gone from the history."""
     if consumer.last_uuid is None:
         return False
     last = consumer.last_snapshot

@@ -44,7 +44,7 @@ _SETTLE_ATTEMPTS = 3
 
 
 def settled_table(context: CatalogContext, outbox: Outbox, identifier: Identifier) -> TableRecord:
-    """A managed table as it is, or was a moment ago, with files that agree.
+    """A managed table as it is, or was just before, with files that agree.
 
     Raises:
         NotFound: There is no such table.
@@ -97,7 +97,7 @@ def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:
 
 
 # The digits of a long.
-_LONGEST_NUMBER = 19
+_MAX_NUMBER_DIGITS = 19
 
 
 class SnapshotReads:
@@ -119,9 +119,9 @@ class SnapshotReads:
             record = readable_table(self._context, self._outbox, identifier)
             if record.snapshot_id == 0:
                 return None
-            found = self._info(record)
-            if found is not None:
-                return found
+            info = self._info(record)
+            if info is not None:
+                return info
             # Rolled back between the two look-ups: look again.
         raise CorruptData(
             f"table {identifier}: the catalog's database has no snapshot {record.snapshot_id}, "
@@ -158,20 +158,20 @@ class SnapshotReads:
         """A snapshot by id, ``EARLIEST``, ``LATEST`` or tag name; NotFound (SNAPSHOT)."""
         record = readable_table(self._context, self._outbox, identifier)
         if version.isascii() and version.isdigit():
-            found = self.by_id(record, _number(version, "snapshot id"))
+            snapshot = self.by_id(record, _number(version, "snapshot id"))
         elif version == _LATEST:
-            found = self.by_id(record, record.snapshot_id)
+            snapshot = self.by_id(record, record.snapshot_id)
         elif version == _EARLIEST:
             ids = self.existing(record)
-            found = self.by_id(record, ids[0]) if ids else None
+            snapshot = self.by_id(record, ids[0]) if ids else None
         else:
             tag = None
             if version and "/" not in version:
                 tag = read_tag_file(self._files, record.layout, version)
-            found = None if tag is None else tag.snapshot
-        if found is None:
+            snapshot = None if tag is None else tag.snapshot
+        if snapshot is None:
             raise snapshot_not_found(identifier, version)
-        return found
+        return snapshot
 
     def by_id(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
         """A snapshot that exists: it is in the history and its file is on storage."""
@@ -182,7 +182,7 @@ class SnapshotReads:
         return self._documents(record, [snapshot_id]).get(snapshot_id)
 
     def was_taken(self, identifier: Identifier, snapshot: Snapshot) -> bool | None:
-        """True if a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
+        """Whether a snapshot is in the history, expired or not; see `Snapshots.was_taken`."""
         record = settled_table(self._context, self._outbox, identifier)
         with self._context.database.read() as connection:
             document = find_snapshot_document(connection, record.id, record.branch, snapshot.id)
@@ -228,9 +228,9 @@ class SnapshotReads:
 
     def kept(self, record: TableRecord, snapshot_id: int) -> Snapshot | None:
         """A snapshot that exists, or an expired one that a tag keeps."""
-        found = self.by_id(record, snapshot_id)
-        if found is not None or not 0 < snapshot_id <= record.snapshot_id:
-            return found
+        snapshot = self.by_id(record, snapshot_id)
+        if snapshot is not None or not 0 < snapshot_id <= record.snapshot_id:
+            return snapshot
         # AbstractFileStoreTable.java
         tags = list_tag_files(self._files, record.layout)
         return next((tag.snapshot for tag in tags if tag.snapshot.id == snapshot_id), None)
@@ -273,32 +273,32 @@ class SnapshotReads:
 
     def _documents(self, record: TableRecord, ids: Sequence[int]) -> Mapping[int, Snapshot]:
         """The snapshots with those ids; what the database does not know comes from its file."""
-        found: dict[int, Snapshot] = {}
+        documents: dict[int, Snapshot] = {}
         with self._context.database.read() as connection:
-            for at in range(0, len(ids), _KEYS_IN_ONE_QUERY):
+            for start in range(0, len(ids), _KEYS_IN_ONE_QUERY):
                 rows = connection.execute(
                     select(SnapshotRow.snapshot_id, SnapshotRow.document).where(
                         SnapshotRow.table_id == record.id,
                         SnapshotRow.branch == record.branch,
-                        SnapshotRow.snapshot_id.in_(ids[at : at + _KEYS_IN_ONE_QUERY]),
+                        SnapshotRow.snapshot_id.in_(ids[start : start + _KEYS_IN_ONE_QUERY]),
                     )
                 )
                 for snapshot_id, document in rows:
                     where = f"snapshot {snapshot_id} of {record.identifier}"
-                    found[snapshot_id] = Snapshot.from_json(document, where)
+                    documents[snapshot_id] = Snapshot.from_json(document, where)
         for snapshot_id in ids:
-            if snapshot_id not in found:
+            if snapshot_id not in documents:
                 path = record.layout.snapshot(snapshot_id)
                 try:
-                    found[snapshot_id] = Snapshot.from_json(self._files.read(path), path)
+                    documents[snapshot_id] = Snapshot.from_json(self._files.read(path), path)
                 except NotFound:
                     continue  # expired since we looked
-        return found
+        return documents
 
 
 def _number(text: str, noun: str) -> int:
     # By its length first: Python reads no number of thousands of digits.
-    if len(text) > _LONGEST_NUMBER or not (text.isascii() and text.isdigit()):
-        shown = text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
+    if len(text) > _MAX_NUMBER_DIGITS or not (text.isascii() and text.isdigit()):
+        shown = text if len(text) <= _MAX_NUMBER_DIGITS else f"{text[:_MAX_NUMBER_DIGITS]}…"
         raise Invalid(f"'{shown}' is not a {noun}")
     return int(text)

@@ -46,16 +46,16 @@ class PlaceTaken(CorruptData):
 
 
 def is_taken(files: FileAccess, path: str, document: str) -> bool:
-    """True if another file than the one to be written is there."""
+    """Whether another file than the one to be written is there."""
     try:
-        found = files.read(path)
+        content = files.read(path)
     except NotFound:
         return False
-    return found != document.encode() and not _same_json(found, document)
+    return content != document.encode() and not _same_json(content, document)
 
 
 def is_cut_off(files: FileAccess, layout: TableLayout, number: int, base_uuid: str | None) -> bool:
-    """True if storage has another history than the one that a next snapshot builds on.
+    """Whether storage has another history than the one that a next snapshot builds on.
 
     Args:
         files: The storage.
@@ -66,8 +66,8 @@ def is_cut_off(files: FileAccess, layout: TableLayout, number: int, base_uuid: s
     if number == 1:
         return files.exists(layout.latest_hint)
     try:
-        found = json.loads(files.read(layout.snapshot(number - 1)))
-        return base_uuid is not None and bool(found["uuid"] != base_uuid)
+        previous = json.loads(files.read(layout.snapshot(number - 1)))
+        return base_uuid is not None and bool(previous["uuid"] != base_uuid)
     except (NotFound, ValueError, KeyError, TypeError):
         return True
 
@@ -94,7 +94,7 @@ def take_back(
 ) -> None:
     """Delete a snapshot's file if it was put though the branch had gone back before it.
 
-    Whoever stands still at that very moment loses the branch's lock and puts the file all the same.
+    A writer that is suspended just then loses the branch's lock and puts the file all the same.
 
     Args:
         files: The storage.
@@ -138,7 +138,7 @@ def delete_snapshots_after(files: FileAccess, layout: TableLayout, number: int) 
 
 
 def delete_later_tags(files: FileAccess, layout: TableLayout, number: int) -> None:
-    """Delete the tags of snapshots beyond a number; a file that is no tag is left and logged."""
+    """Delete the tags of snapshots beyond a number; a file that is not a tag is left and logged."""
     for name in tag_names(files, layout):
         try:
             tag = read_tag_file(files, layout, name)

@@ -3,7 +3,7 @@
 The database decides, in one transaction that also leaves a row here. Settling the row makes the
 files agree: always under the branch row's lock and in the order of the decisions, so that no file
 is written for a decision that was taken back meanwhile, and none deleted that a later one made.
-Every step can be repeated, so whoever comes by after a crash finishes it. For the same reason a row
+Every step can be repeated, so the next caller after a crash finishes it. For the same reason a row
 that is settled need not be flushed to the disk as such: it is settled again, or a later decision,
 which is flushed, takes it along.
 """
@@ -112,7 +112,7 @@ class _DroppedTree(NamedTuple):
 # A local disk is busy with a few; a store far away is waited for.
 _PUTS_AT_ONCE = 4
 _REMOTE_PUTS_AT_ONCE = 16
-_MOST_PUTTERS = 128
+_MAX_PUTTERS = 128
 _SNAPSHOT = Action.SNAPSHOT.value
 
 _COLUMNS = (
@@ -174,7 +174,7 @@ class Outbox:
         self._context = context
         self._files = context.files
         # Its threads are started when they are needed, and end with this object.
-        self._putters = ThreadPoolExecutor(_MOST_PUTTERS, "headwater-put")
+        self._putters = ThreadPoolExecutor(_MAX_PUTTERS, "headwater-put")
 
     def add(
         self,
@@ -204,7 +204,7 @@ class Outbox:
         run_together(connection, [self._adding([row])])
 
     def adding(self, committed: Sequence[Committed]) -> Change:
-        """The statement that leaves a row for each of some snapshots, likewise."""
+        """The statement that leaves a row for each of some snapshots."""
         return self._adding(
             [
                 _Row(Action.SNAPSHOT, item.table_id, item.layout.branch, item.snapshot.id)
@@ -272,11 +272,11 @@ class Outbox:
             )
         except HeadwaterError as error:
             return [error] * len(committed)
-        for at in left:
+        for index in left:
             try:
-                self.settle(committed[at].table_id, committed[at].layout.branch)
+                self.settle(committed[index].table_id, committed[index].layout.branch)
             except HeadwaterError as error:
-                failures[at] = error
+                failures[index] = error
         return [failures.get(at) for at in range(len(committed))]
 
     def _follow(
@@ -386,7 +386,7 @@ class Outbox:
         )
 
     def stuck_snapshot(self, table_id: str, branch: str) -> int | None:
-        """The number of the snapshot that is the oldest open decision; None when it is none."""
+        """The number of the snapshot that is the oldest open decision; None if that is another."""
         with self._context.database.read() as connection:
             rows = _OLDEST.run(connection, table=table_id, branch=branch).all()
         return rows[0].number if rows and rows[0].action == _SNAPSHOT else None
@@ -395,7 +395,7 @@ class Outbox:
         """Forget the oldest open decision, if storage followed it long ago and has gone on since.
 
         Raises:
-            Conflict: It has not.
+            Conflict: Storage has yet to follow it.
         """
 
         def work(connection: Connection) -> None:
@@ -422,8 +422,8 @@ class Outbox:
 
         Raises:
             OutcomeUnknown: Storage does not follow for now. Any other error would pass for a
-                refusal, and whoever tried again would be told that the thing exists already, or
-                does not.
+                refusal, and a caller that tried again would be told that the thing exists already,
+                or does not.
         """
         try:
             self.settle(table_id, branch)

@@ -1,11 +1,11 @@
 """Decisions of a database that was restored, which storage has overtaken.
 
-A backup of the database holds the decisions that storage had yet to follow at that moment. It did,
+A backup of the database holds the decisions that storage had yet to follow at that instant. It did,
 and went on; to follow them once more would put an expired snapshot back as the latest, or delete
 what was committed since. Such a decision shows by files that are newer than it.
 
 A decision that deletes files has their marks. Whatever is left of them when it is applied, in
-whichever order others deleted some, has one of these marks; a file that was written since has not.
+whichever order others deleted some, has one of these marks; a file written since has none.
 """
 
 from __future__ import annotations

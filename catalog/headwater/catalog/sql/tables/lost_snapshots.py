@@ -110,7 +110,7 @@ class LostSnapshots:
             )
             return Finding(record.identifier, what, Step.GIVE_UP, refused)
         if target is None:
-            back = "let the table begin anew, without rows,"
+            back = "let the table begin again, without rows,"
             change = partial(self._begin_anew, record)
         else:
             back = f"go back to snapshot {target}"
