@@ -1,10 +1,9 @@
-"""The `headwater` command: one place that knows every room."""
+"""The `headwater` command: all subcommands together."""
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -35,6 +34,7 @@ from headwater.cli import (
     view,
     warehouse,
 )
+from headwater.cli.printable_stream import printable_output
 from headwater.cli.sql import command as sql
 from headwater.storage.errors import HeadwaterError
 
@@ -104,16 +104,13 @@ def main() -> None:
 
     An error that Headwater raises on purpose is one line on standard error.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # A name that the terminal's encoding lacks is no reason to fail.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        app()
-    except HeadwaterError as error:
-        line = " ".join(error.message.split())
-        print(f"headwater: {line}", file=sys.stderr)
-        sys.exit(1)
+    with printable_output():
+        try:
+            app()
+        except HeadwaterError as error:
+            line = " ".join(error.message.split())
+            print(f"headwater: {line}", file=sys.stderr)
+            sys.exit(1)
 
 
 if __name__ == "__main__":

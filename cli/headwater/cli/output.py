@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Never
@@ -16,6 +17,7 @@ from headwater.catalog.model.audit import Audited
 from headwater.catalog.model.named_objects import NamedObjects
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.display import time_text
+from headwater.storage.printable import printable, printable_json
 
 __all__ = [
     "AsJson",
@@ -59,8 +61,10 @@ def print_objects(
 ) -> None:
     """Print the names of objects of any kind, with the databases that they are in."""
     if database is None:
-        found = all_pages(lambda token: objects.list_globally(pattern=pattern, page_token=token))
-        rows = [(name.database, name.name) for name in found]
+        identifiers = all_pages(
+            lambda token: objects.list_globally(pattern=pattern, page_token=token)
+        )
+        rows = [(name.database, name.name) for name in identifiers]
     else:
         names = all_pages(lambda token: objects.list(database, pattern=pattern, page_token=token))
         rows = [(database, name) for name in names]
@@ -71,7 +75,8 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_jso
     """Print rows: drawn on a terminal, else tab-separated with a line of names on top."""
     if as_json:
         for row in rows:
-            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+            document = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            print(printable_json(document))
     elif sys.stdout.isatty():
         drawn = Table(box=None, header_style="bold", pad_edge=False)
         cells = list(rows)
@@ -83,7 +88,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, as_jso
         Console().print(drawn)
     else:
         for line in (columns, *rows):
-            print("\t".join(" ".join(_text(cell).split("\n")) for cell in line))
+            print("\t".join(_text(cell) for cell in line))
 
 
 def _is_numeric(cells: Sequence[Cell]) -> bool:
@@ -96,4 +101,4 @@ def _text(cell: Cell) -> str:
         return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return " ".join(str(cell).split("\t"))
+    return printable(" ".join(re.split(r"[\t\n]", str(cell))))

@@ -48,7 +48,7 @@ class Gate:
     Args:
         tokens: Checks tokens.
         signatures: Checks signatures.
-        is_needed: True if nobody is let in without a token. Otherwise one that is sent and good
+        is_needed: Whether nobody is let in without a token. Otherwise one that is sent and good
             still says who calls: the management API asks for it.
     """
 
@@ -71,6 +71,9 @@ class Gate:
         host = headers.get("host", "")
         if _host_name(host) is None:
             return Refusal(400, f"'{host}' in the header 'Host' is not the name of a host")
+        if len(headers.getlist("authorization")) > 1:
+            # A proxy may have checked the other one.
+            return Refusal(400, "the request has two headers 'Authorization'; send one of them")
         refusal = None if self._is_needed else _remote_refusal(host, headers.get("origin"))
         if refusal is not None:
             return refusal
@@ -187,5 +190,5 @@ def _host_name(host: str) -> str | None:
     """The name or address in a header's host, without its port; None if it is malformed."""
     try:
         return urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets that are no address
+    except ValueError:  # brackets without an address
         return None

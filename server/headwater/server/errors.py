@@ -45,8 +45,8 @@ _LOG = logging.getLogger("headwater.server.requests")
 REQUEST_ID_HEADER = "x-request-id"
 
 # Nobody reads more of them.
-_MOST_FAULTS = 20
-_LONGEST_START, _LONGEST_END = 3000, 1000
+_MAX_FAULTS = 20
+_MAX_START_LENGTH, _MAX_END_LENGTH = 3000, 1000
 
 _STATUS: Mapping[type[HeadwaterError], int] = {
     NotFound: 404,
@@ -92,9 +92,9 @@ def error_response(
 
 def _shortened(message: str) -> str:
     """A message without the middle of what a client sent, if that is very long."""
-    if len(message) <= _LONGEST_START + _LONGEST_END:
+    if len(message) <= _MAX_START_LENGTH + _MAX_END_LENGTH:
         return message
-    return f"{message[:_LONGEST_START]} … {message[-_LONGEST_END:]}"
+    return f"{message[:_MAX_START_LENGTH]} … {message[-_MAX_END_LENGTH:]}"
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -187,9 +187,9 @@ def invalid_body(faults: Sequence[Mapping[str, object]], body: object = None) ->
         faults: The faults, as pydantic tells them.
         body: The body that is no JSON.
     """
-    sentences = [_sentence(fault, body) for fault in faults[:_MOST_FAULTS]]
-    if len(faults) > _MOST_FAULTS:
-        sentences.append(f"and {len(faults) - _MOST_FAULTS} more like these")
+    sentences = [_sentence(fault, body) for fault in faults[:_MAX_FAULTS]]
+    if len(faults) > _MAX_FAULTS:
+        sentences.append(f"and {len(faults) - _MAX_FAULTS} more like these")
     return "; ".join(sentences)
 
 

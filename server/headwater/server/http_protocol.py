@@ -63,7 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._date: DateHeader | None = app_state.get(DATE_HEADER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, if there is room for another connection."""
+        """Begin, if the limits allow another connection."""
         self._joining = _Joining(transport, self._close)
         super().connection_made(self._joining)  # type: ignore[arg-type]
         if self._open.enter(self, self.client[0] if self.client else ""):
@@ -112,7 +112,7 @@ class HttpProtocol(HttpToolsProtocol):
             part, data = data[:room], data[room:]
             heads, ends = self._heads, self._ends
             super().data_received(part)
-            # What ended a head or a request in this part is no part of what follows.
+            # What ended a head or a request in this part does not belong to what follows.
             if (self._heads, self._ends) == (heads, ends):
                 self._received += len(part)
             self._check_size()

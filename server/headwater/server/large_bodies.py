@@ -25,9 +25,9 @@ __all__ = ["MOST_ON_LOOP", "BodyRoute"]
 MOST_ON_LOOP = 65_536
 """The largest body, bytes, that the event loop reads itself."""
 
-_MOST_VALUES = 1_048_576
+_MAX_VALUES = 1_048_576
 # Beyond so many, making a list of what is wrong takes longer than all else.
-_MOST_FAULTS = 1000
+_MAX_FAULTS = 1000
 
 
 class BodyRoute(APIRoute):
@@ -90,7 +90,7 @@ class _Request(Request):
 def _read(body: bytes, model: type[BaseModel] | None) -> object:
     try:
         text = body.decode()
-        check_count(text, max(_MOST_VALUES, len(text) // 16))
+        check_count(text, max(_MAX_VALUES, len(text) // 16))
         value = decode(text)
     except JSONDecodeError as error:
         raise _refusal(f"is not valid JSON: {error.msg} at {place_in(text, error.pos)}") from None
@@ -101,7 +101,7 @@ def _read(body: bytes, model: type[BaseModel] | None) -> object:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        if error.error_count() > _MOST_FAULTS:
+        if error.error_count() > _MAX_FAULTS:
             raise _refusal(f"has {error.error_count()} values of a wrong type") from None
         items = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
         raise HTTPException(400, invalid_body(items), _KIND) from None

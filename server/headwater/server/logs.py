@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from pydantic_core import to_json
 
+from headwater.storage.printable import printable, printable_json
+
 __all__ = ["REQUEST_ID", "JsonLines", "TextLines", "log_to_stderr"]
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("headwater_request_id", default=None)
@@ -43,14 +45,14 @@ class JsonLines(logging.Formatter):
         request = getattr(record, "request", None)
         if isinstance(request, dict):
             # Of plain values only, and as frequent as nothing else.
-            return to_json({**line, **request}).decode()
+            return printable_json(to_json({**line, **request}).decode())
         line["message"] = record.getMessage()
         request_id = REQUEST_ID.get()
         if request_id is not None:
             line["request_id"] = request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _ENCODE(line)
+        return printable_json(_ENCODE(line))
 
 
 class TextLines(logging.Formatter):
@@ -65,14 +67,11 @@ class TextLines(logging.Formatter):
             message += f" in {request['milliseconds']} ms by {request['principal'] or '-'}"
             request_id = request["request_id"]
         # Names in paths are others' text: a line must not become two.
-        message = (
-            message.encode("unicode_escape").decode() if not message.isprintable() else message
-        )
-        line = f"{_time(int(record.created))} {record.levelname:<7} {message}"
+        line = f"{_time(int(record.created))} {record.levelname:<7} {printable(message)}"
         if request_id is not None:
             line += f" [{request_id}]"
         if record.exc_info:
-            line += f"\n{self.formatException(record.exc_info)}"
+            line += f"\n{printable(self.formatException(record.exc_info), keep=chr(10))}"
         return line
 
 

@@ -1,6 +1,6 @@
 """Request bodies: read whole before anything else looks at them, within a limit.
 
-A body that is no text is refused only when a route reads it: what the path names is told of first.
+A body that is not text is rejected only when a route reads it: errors about the path come first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["BODY", "RequestBody"]
 BODY = "body"
 """The key of the body in the connection's state; absent when the request has none that is text."""
 
-# What is no escape, escapes of other things, and both halves of surrogate pairs together. Nothing
-# is tried twice, and nothing is built: a large body holds up other requests as long as this takes.
+# Other characters, escapes of other things, and both halves of surrogate pairs together. Nothing is
+# tried twice, and nothing is built: a large body holds up other requests as long as this takes.
 _WHOLE_CHARACTERS = re.compile(
     rb"(?:[^\\]++"
     rb"|\\[^u]"
@@ -35,7 +35,7 @@ _WHOLE_CHARACTERS = re.compile(
 )
 
 # Longer numbers are beyond every limit, and Python may refuse to read them.
-_LONGEST_NUMBER = 18
+_MAX_NUMBER_DIGITS = 18
 
 
 class RequestBody:
@@ -43,8 +43,8 @@ class RequestBody:
 
     A body that is larger than the limit is answered 413: unread, where its length is announced,
     and otherwise as soon as it grows too large. One that is not the body that the request was
-    signed with is answered 401. One that is not text is not left there, and whoever receives it
-    gets an HTTPException with status 400.
+    signed with is answered 401. One that is not text is not left there, and the application that
+    receives it gets an HTTPException with status 400.
 
     Args:
         app: The application that gets the request.
@@ -109,11 +109,11 @@ def _announced(scope: Scope) -> int | None:
     if length is None:
         return None if "transfer-encoding" in headers else 0
     # The parser lets only digits through.
-    return int(length[: _LONGEST_NUMBER + 1])
+    return int(length[: _MAX_NUMBER_DIGITS + 1])
 
 
 def _is_as_signed(scope: Scope, body: bytes) -> bool:
-    """True if the request is not signed, or was signed with that body."""
+    """Whether the request is not signed, or was signed with that body."""
     digest = scope.get("state", {}).get(BODY_DIGEST)
     return not isinstance(digest, BodyDigest) or digest.is_of(body)
 
@@ -126,7 +126,7 @@ _NOT_SIGNED = _refuse(401, "the request body is not the one that was signed", Fo
 
 
 def _fault(body: bytes) -> str | None:
-    """The reason why a body is no text; None if it is."""
+    """The reason why a body is not text; None if it is."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def _fault(body: bytes) -> str | None:
         return None
     # An escaped half of a surrogate pair is valid JSON, but no text that could be stored or sent.
     if _WHOLE_CHARACTERS.fullmatch(body) is None:
-        return "has half of a surrogate pair (\\ud800 to \\udfff alone), which is no character"
+        return "has half of a surrogate pair (\\ud800 to \\udfff alone), which is not a character"
     return None
 
 

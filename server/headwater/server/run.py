@@ -132,7 +132,7 @@ def catalogs_on(
         try:
             begun.result(timeout=SECONDS_TO_WAIT)
         except TimeoutError:
-            # Others are served meanwhile; whoever needs it waits, and the sweep repairs it.
+            # Others are served meanwhile; requests that need it wait, and the sweep repairs it.
             _LOG.warning("the storage of warehouse %s has not answered yet", name)
     return catalogs
 
@@ -140,7 +140,7 @@ def catalogs_on(
 def run(settings: ServerSettings, runtime: Runtime = SYSTEM_RUNTIME) -> None:
     """Serve until the process gets SIGINT or SIGTERM; requests that have begun are finished.
 
-    With several workers this process answers no requests: it starts those anew that end.
+    With several workers this process answers no requests: it restarts those that end.
 
     Raises:
         Invalid: The settings cannot be met; see `open_database`, `catalogs_on` and
@@ -223,7 +223,7 @@ def _say(settings: ServerSettings, listener: socket.socket) -> None:
 def _worker(settings: ServerSettings, traces: TraceSettings, start: Moment) -> FastAPI:
     """The application of a process of its own; it gives back what it opened when it stops.
 
-    Its clock started with the process that starts it: one that is started anew while the machine's
+    Its clock started with the process that starts it: one that is restarted while the machine's
     clock is wrong must not take that for the time.
     """
     _stop_with_parent()
@@ -373,7 +373,7 @@ def _config(
         log_config=None,
         http=partial(HttpProtocol, connections=Connections(settings.connection_limits)),  # type: ignore[arg-type]
         ws="none",
-        # By default uvicorn believes whoever is on this machine, and a variable of the environment.
+        # By default uvicorn trusts clients on this machine, and a variable of the environment.
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         access_log=False,

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from headwater.storage.printable import printable
+
 __all__ = [
     "AlreadyExists",
     "Conflict",
@@ -72,9 +74,11 @@ class HeadwaterError(Exception):
         resource_name: str | None = None,
         private: str | None = None,
     ) -> None:
+        # It may quote a name or a value of another engine's, and is printed anywhere.
+        message = printable(message, "\n\t")
         super().__init__(message)
         self.message = message
-        self.private = private
+        self.private = None if private is None else printable(private, "\n\t")
         self.resource_type = resource_type
         self.resource_name = resource_name
 

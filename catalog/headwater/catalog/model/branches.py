@@ -15,11 +15,12 @@ from urllib.parse import unquote
 from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.printable import has_unprintable
 
 __all__ = ["Branches", "branch_of", "check_branch_name"]
 
 # With "branch-" before it, within the 255 bytes of a file name.
-_MAX_NAME_BYTES = 200
+_MAX_BRANCH_BYTES = 200
 
 
 class Branches(Protocol):
@@ -92,8 +93,16 @@ def branch_of(identifier: Identifier, branch: str) -> Identifier:
     return replace(identifier, name=name)
 
 
-def check_branch_name(branch: str) -> None:
-    """Refuse a name that a branch must not have (``BranchManager.java``); raises Invalid."""
+def check_branch_name(branch: str, *, is_new: bool = True) -> None:
+    """Reject a name that a branch must not have (``BranchManager.java``).
+
+    Args:
+        branch: The name.
+        is_new: False for a branch that another engine may have made.
+
+    Raises:
+        Invalid: The branch's files would lie elsewhere, or it is new and misleads people.
+    """
     if not branch.strip() or branch != branch.strip():
         raise Invalid(f"'{branch}' is not a branch name: it is empty or has spaces at an end")
     if branch == MAIN_BRANCH:
@@ -106,5 +115,9 @@ def check_branch_name(branch: str) -> None:
                 f"{branch!r} is not a branch name: it must not contain a slash, a backslash, "
                 "a dollar sign or a control character"
             )
-    if len(branch.encode()) > _MAX_NAME_BYTES:
-        raise Invalid(f"the branch name '{branch[:40]}…' is longer than {_MAX_NAME_BYTES} bytes")
+    if is_new and has_unprintable(branch):
+        raise Invalid(
+            f"{branch!r} is not a branch name: it must not contain a format or separator character"
+        )
+    if len(branch.encode()) > _MAX_BRANCH_BYTES:
+        raise Invalid(f"the branch name '{branch[:40]}…' is longer than {_MAX_BRANCH_BYTES} bytes")

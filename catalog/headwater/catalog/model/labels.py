@@ -27,8 +27,8 @@ __all__ = [
 MOST_LABELS = 100
 """The most labels of one entity."""
 
-_LONGEST_KEY = 255
-_LONGEST_VALUE = 4096
+_MAX_KEY_LENGTH = 255
+_MAX_VALUE_LENGTH = 4096
 
 
 class EntityType(StrEnum):
@@ -46,7 +46,7 @@ class Entity:
 
     Attributes:
         type: Its kind.
-        name: Its whole name: ``database`` or ``database.name``.
+        name: Its qualified name: ``database`` or ``database.name``.
 
     Raises:
         Invalid: The name is not one of that kind.
@@ -110,23 +110,23 @@ class Label:
     def __post_init__(self) -> None:
         """Refuse what cannot be kept."""
         check_key(self.key)
-        if len(self.value) > _LONGEST_VALUE:
+        if len(self.value) > _MAX_VALUE_LENGTH:
             raise Invalid(
                 f"the value of label '{self.key}' has {len(self.value)} characters, and may have "
-                f"{_LONGEST_VALUE}"
+                f"{_MAX_VALUE_LENGTH}"
             )
         if "\0" in self.value or any(unicodedata.category(each) == "Cs" for each in self.value):
             raise Invalid(
-                f"the value of label '{self.key}' has a character that is no text (U+0000, or half "
-                "of one)"
+                f"the value of label '{self.key}' has a character that is not text (U+0000, or "
+                "half of one)"
             )
 
 
-def check_key(key: str) -> None:
-    """Refuse what cannot be the key of a label; raises Invalid."""
-    if not key.strip() or len(key) > _LONGEST_KEY:
+def check_key(key: str, *, is_new: bool = False) -> None:
+    """Reject what cannot be the key of a label, or of a new one; raises Invalid."""
+    if not key.strip() or len(key) > _MAX_KEY_LENGTH:
         raise Invalid(
-            f"a label's key has 1 to {_LONGEST_KEY} characters, not all of them blank; "
+            f"a label's key has 1 to {_MAX_KEY_LENGTH} characters, not all of them blank; "
             f"'{key[:40]}' has {len(key)}"
         )
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in key):
@@ -151,7 +151,7 @@ class Labels(Protocol):
             page_token: The `next_token` of the page before.
 
         Raises:
-            NotFound: There is no such entity (DATABASE, TABLE, VIEW, FUNCTION).
+            NotFound: The entity does not exist (DATABASE, TABLE, VIEW, FUNCTION).
         """
         ...
 
@@ -159,7 +159,7 @@ class Labels(Protocol):
         """One label of an entity.
 
         Raises:
-            NotFound: There is no such entity, or it has no such label (LABEL).
+            NotFound: The entity or its label does not exist (LABEL).
         """
         ...
 
@@ -167,15 +167,15 @@ class Labels(Protocol):
         """Give an entity a label, in place of the one that has the same key.
 
         Raises:
-            NotFound: There is no such entity.
+            NotFound: The entity does not exist.
             Invalid: The entity has `MOST_LABELS` labels already, and none with this key.
         """
         ...
 
     def unset(self, entity: Entity, key: str) -> None:
-        """Take a label away; it is no error when there is none.
+        """Take a label away; an entity without it stays as it is.
 
         Raises:
-            NotFound: There is no such entity.
+            NotFound: The entity does not exist.
         """
         ...

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from html import escape
 from itertools import zip_longest
 
+from headwater.storage.printable import printable
+
 __all__ = ["Display", "time_text"]
 
 _SECRET = ("secret", "password", "token", "credential", "access-key")
-_MOST_ROWS = 50
+_MAX_ROWS = 50
 
 
 def time_text(millis: int | None) -> str | None:
@@ -56,24 +58,28 @@ class Display:
     @property
     def _cells(self) -> list[list[str]]:
         return [
-            ["" if cell is None else str(cell) for cell in row] for row in self.rows[:_MOST_ROWS]
+            ["" if cell is None else printable(str(cell)) for cell in row]
+            for row in self.rows[:_MAX_ROWS]
         ]
 
     @property
     def _more(self) -> list[str]:
-        left = len(self.rows) - _MOST_ROWS
+        left = len(self.rows) - _MAX_ROWS
         return [f"… and {left} more"] if left > 0 else []
+
+    @property
+    def _properties(self) -> list[str]:
+        return [printable(f"{name}: {text}") for name, text in self.properties.items() if text]
 
     def __str__(self) -> str:
         """Lines of text: the title, the rows in columns, the properties."""
         header = [list(self.columns)] if self.columns else []
-        lines = _aligned([*header, *self._cells]) + self._more
-        known = [f"{name}: {value}" for name, value in self.properties.items() if value]
-        return "\n".join([self.title, *(f"  {line}" for line in [*lines, *known])])
+        lines = [*_aligned([*header, *self._cells]), *self._more, *self._properties]
+        return "\n".join([printable(self.title), *(f"  {line}" for line in lines)])
 
     def html(self) -> str:
         """The same as a fragment of HTML."""
-        parts = [f"<strong>{escape(self.title)}</strong>"]
+        parts = [f"<strong>{escape(printable(self.title))}</strong>"]
         if self.columns:
             head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
             body = "".join(
@@ -81,8 +87,7 @@ class Display:
                 for row in self._cells
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        known = [*self._more, *(f"{k}: {v}" for k, v in self.properties.items() if v)]
-        parts += [f"<div>{escape(line)}</div>" for line in known]
+        parts += [f"<div>{escape(line)}</div>" for line in [*self._more, *self._properties]]
         return f"<div>{''.join(parts)}</div>"
 
 

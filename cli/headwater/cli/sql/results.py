@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headwater.cli.printable_stream import unescaped
+from headwater.storage.printable import printable, printable_json
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -49,9 +52,9 @@ def print_frame(frame: DataFrame, output: Format) -> None:
     if output is Format.JSON:
         for row in rows:
             cells = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-            print(json.dumps(cells, ensure_ascii=False))
+            print(printable_json(json.dumps(cells, ensure_ascii=False)))
         return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(unescaped(sys.stdout), lineterminator="\n")
     writer.writerow(names)
     for row in rows:
         writer.writerow("" if value is None else _text(value) for value in row)
@@ -66,9 +69,12 @@ def _draw(frame: DataFrame, names: list[str]) -> None:
     drawn = Table(header_style="bold")
     for at, name in enumerate(names):
         numeric = all(isinstance(row[at], int | float | None) for row in rows)
-        drawn.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        title = Text(printable(name))
+        drawn.add_column(title, justify="right" if numeric else "left", overflow="fold")
     for row in islice(rows, MOST_ROWS):
-        drawn.add_row(*("NULL" if value is None else Text(_text(value)) for value in row))
+        # Lines of a value are drawn one below another.
+        cells = ("NULL" if value is None else printable(_text(value), "\n\t") for value in row)
+        drawn.add_row(*(Text(cell) for cell in cells))
     Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
     if len(rows) > MOST_ROWS:
         print(f"the first {MOST_ROWS} rows; --format csv or json gives all", file=sys.stderr)

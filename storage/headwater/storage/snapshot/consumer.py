@@ -16,6 +16,7 @@ from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.location import check_file_label
+from headwater.storage.printable import has_unprintable
 from headwater.storage.types.data_type import Json
 
 __all__ = [
@@ -96,6 +97,11 @@ class Consumer:
 def check_consumer_id(consumer_id: str) -> None:
     """Reject an id that cannot name a file; raises Invalid."""
     check_file_label(consumer_id, "consumer")
+    if has_unprintable(consumer_id):
+        raise Invalid(
+            f"{consumer_id!r} is not a consumer id: it must not contain a control, format or "
+            "separator character"
+        )
 
 
 def read_consumer_file(files: FileAccess, layout: TableLayout, consumer_id: str) -> Consumer | None:
@@ -162,7 +168,7 @@ def list_consumer_files(files: FileAccess, layout: TableLayout) -> list[Consumer
 
 def check_consumer(consumer: Consumer) -> None:
     """Reject a position that cannot be saved; raises Invalid."""
-    check_consumer_id(consumer.consumer_id)
+    check_file_label(consumer.consumer_id, "consumer")
     if consumer.next_snapshot < 1:
         raise Invalid(
             f"consumer '{consumer.consumer_id}': snapshot ids start at 1, not "

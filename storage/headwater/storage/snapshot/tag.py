@@ -11,10 +11,11 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from headwater.storage.errors import CorruptData, NotFound
+from headwater.storage.errors import CorruptData, Invalid, NotFound
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.location import check_file_label
+from headwater.storage.printable import has_unprintable
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import Json
@@ -96,10 +97,15 @@ class Tag:
 def check_tag_name(name: str) -> None:
     """Refuse a name that cannot be a new tag's; raises Invalid."""
     check_file_label(name, "tag")
+    if has_unprintable(name):
+        raise Invalid(
+            f"{name!r} is not a tag name: it must not contain a control, format or separator "
+            "character"
+        )
 
 
 def read_tag_file(files: FileAccess, layout: TableLayout, name: str) -> Tag | None:
-    """A tag from its file; None when there is none.
+    """A tag from its file; None when it does not exist.
 
     Raises:
         CorruptData: The file is not a tag.
@@ -127,7 +133,7 @@ def list_tag_files(files: FileAccess, layout: TableLayout) -> list[Tag]:
         CorruptData: A file is not a tag.
     """
     names = tag_names(files, layout)
-    # A tag deleted since the listing is no longer a tag.
+    # A tag deleted since the listing is not a tag any more.
     return [tag for name in names if (tag := read_tag_file(files, layout, name)) is not None]
 
 
@@ -178,7 +184,7 @@ def write_tag_file(files: FileAccess, layout: TableLayout, tag: Tag) -> bool:
 
 
 def delete_tag_file(files: FileAccess, layout: TableLayout, name: str) -> None:
-    """Delete a tag's file; nothing happens when there is none."""
+    """Delete a tag's file; nothing happens when it does not exist."""
     check_file_label(name, "tag", is_new=False)
     files.delete(layout.tag(name))
 

@@ -66,6 +66,7 @@ class SqlLabels:
 
     def set(self, entity: Entity, label: Label) -> None:
         """Give an entity a label, in place of the one that has the same key."""
+        check_key(label.key, is_new=True)
 
         def work(connection: Connection) -> None:
             object_id = self._locked(connection, entity)
@@ -89,7 +90,7 @@ class SqlLabels:
         self._sql.write(work)
 
     def unset(self, entity: Entity, key: str) -> None:
-        """Take a label away; it is no error when there is none."""
+        """Take a label away; an entity without it stays as it is."""
         check_key(key)
 
         def work(connection: Connection) -> None:

@@ -25,6 +25,7 @@ from headwater.catalog.model.rights import Thing, thing_of
 from headwater.catalog.sql.admin.access import SqlAccess
 from headwater.catalog.sql.admin.column_permissions import column_set, columns_document
 from headwater.catalog.sql.admin.policies import require_asking_readers
+from headwater.catalog.sql.admin.principal_names import check_new_grantee
 from headwater.catalog.sql.admin.targets import find_object_id, locked_object_id, subject_of
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import (
@@ -123,12 +124,12 @@ class SqlPermissions:
         page_token: str | None = None,
     ) -> Page[Holder]:
         """Everybody with a right on a thing; see the protocol."""
-        found = SqlAccess(self._context).holders(
+        holders = SqlAccess(self._context).holders(
             thing_of(target), max_results=max_results, page_token=page_token
         )
-        return found.map(lambda each: Holder(each[0], each[1].own, tuple(each[1].columns)))
+        return holders.map(lambda each: Holder(each[0], each[1].own, tuple(each[1].columns)))
 
-    def of(
+    def tables_of(
         self,
         principal: str,
         *,
@@ -146,7 +147,7 @@ class SqlPermissions:
             groups = {principal.removeprefix(GROUP_PREFIX)}
         caller = Principal(principal, frozenset(groups), asks_permission=True)
         with acting_as(caller):
-            found = list_globally(
+            tables = list_globally(
                 self._context,
                 TableRow,
                 database_pattern=None,
@@ -161,10 +162,13 @@ class SqlPermissions:
             rights = access.rights(caller, thing)
             return SeenTable(identifier, rights.own, tuple(rights.columns))
 
-        return found.map(seen)
+        return tables.map(seen)
+
+    of = tables_of
 
     def grant(self, grant: Grant) -> None:
         """Record a grant, in place of one of the same target, access and principal."""
+        check_new_grantee(grant.principal)
         now = self._context.runtime.now_millis()
         if grant.expires_at is not None and grant.expires_at <= now:
             raise Invalid("expireTime: that time is past; give one to come, or none")
@@ -183,7 +187,7 @@ class SqlPermissions:
                 "expires_at": grant.expires_at,
             }
             same = self._same(object_id, grant.target, grant.access, grant.principal)
-            # Changed where it is rather than taken away and made anew: of many that grant the same,
+            # Changed where it is rather than replaced: of many that grant the same,
             # all but the first then find it there.
             if not connection.execute(update(GrantRow).where(*same).values(values)).rowcount:
                 connection.execute(
@@ -214,7 +218,7 @@ class SqlPermissions:
         raise Unavailable("the same permission is being granted and revoked by others; retry")
 
     def revoke(self, target: PermissionTarget, access: Access, principal: str) -> None:
-        """Take a grant back; it is no error when there is none."""
+        """Take a grant back; nothing happens when it does not exist."""
         check_access(target, access)
         check_principal(principal)
 
@@ -234,7 +238,7 @@ class SqlPermissions:
     def _check_columns(
         self, connection: Connection, table_id: str, grant: Grant, columns: ColumnSet
     ) -> None:
-        """Refuse columns of a table whose readers do not ask, and such as it has not.
+        """Reject columns of a table whose readers do not ask, and columns that it lacks.
 
         Columns may be excluded that were when the table had them.
         """

@@ -25,6 +25,7 @@ from headwater.catalog.model.policies import (
 from headwater.catalog.model.policy_rules import NULL_TRANSFORM, QUERY_AUTH, canonical_policy
 from headwater.catalog.model.policy_subjects import policy_subjects
 from headwater.catalog.model.principal import current_name
+from headwater.catalog.sql.admin.principal_names import check_new_grantee
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import PolicyRow
 from headwater.catalog.sql.events.record import record_event
@@ -118,6 +119,7 @@ class SqlPolicies:
     def create(self, identifier: Identifier, policy: Policy) -> None:
         """Record a policy of a table whose readers ask what they may see."""
         _refuse_branch(identifier)
+        check_new_grantee(policy.principal)
 
         def work(connection: Connection) -> None:
             table_id = self._locked(connection, identifier)
@@ -198,8 +200,8 @@ class SqlPolicies:
 
 def _details(type: PolicyType, principal: str, column: str | None) -> dict[str, Detail]:
     # Not the rule: it may name values of the table's data.
-    found: dict[str, Detail] = {"policy": type.value, "for": principal}
-    return found if column is None else {**found, "column": column}
+    details: dict[str, Detail] = {"policy": type.value, "for": principal}
+    return details if column is None else {**details, "column": column}
 
 
 def refuse_policies_broken_by(
@@ -254,13 +256,13 @@ def _policies_of(
 ) -> Sequence[Policy]:
     """The policies of a table for some principals, in a fixed order."""
     key = (PolicyRow.type, PolicyRow.principal, PolicyRow.column)
-    found = connection.execute(
+    rows = connection.execute(
         select(*key, PolicyRow.document)
         .where(PolicyRow.table_id == table_id, PolicyRow.principal.in_(subjects))
         .order_by(*key)
     )
     # Some databases compare text regardless of case; names are not equal then.
-    return [_policy(*row) for row in found if row.principal in subjects]
+    return [_policy(*row) for row in rows if row.principal in subjects]
 
 
 def _refuse_restricted(connection: Connection, table_id: str, identifier: Identifier) -> None:
@@ -303,7 +305,7 @@ def _restriction(
 
 
 def asks_for_authorization(schema: TableSchema) -> bool:
-    """True if Paimon's clients ask what they may read of a table."""
+    """Whether Paimon's clients ask what they may read of a table."""
     return is_true(schema.options, QUERY_AUTH)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import unicodedata
 from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, and_, true
@@ -13,6 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.storage.errors import Invalid
 from headwater.storage.files.layout import MAIN_BRANCH
+from headwater.storage.printable import has_unprintable
 
 __all__ = [
     "check_database_name",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Room for ".db", or "-" and a UUID, within the 255 bytes of a file name.
-_LONGEST = 200
+_MAX_NAME_BYTES = 200
 # Halves of characters beyond 16 bits: no text has them.
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -68,18 +68,18 @@ def check_function_name(identifier: Identifier) -> None:
 
 
 def _check(name: str, what: str) -> None:
+    # First of all: what follows looks at each character.
+    if len(name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES:
+        raise Invalid(f"the {what} name '{name[:40]}…' is longer than {_MAX_NAME_BYTES} bytes")
     if not name or name != name.strip():
-        raise Invalid(f"'{name}' is not a {what} name: it is empty or has spaces at an end")
+        raise Invalid(f"{name!r} is not a {what} name: it is empty or has spaces at an end")
     if name in (".", ".."):
         raise Invalid(f"'{name}' is not a {what} name: it would leave the warehouse")
-    for character in name:
-        if character in "/\\$" or unicodedata.category(character) in ("Cc", "Cs"):
-            raise Invalid(
-                f"{name!r} is not a {what} name: it must not contain a slash, a backslash, "
-                "a dollar sign or a control character"
-            )
-    if len(name.encode()) > _LONGEST:
-        raise Invalid(f"the {what} name '{name[:40]}…' is longer than {_LONGEST} bytes")
+    if any(character in "/\\$" for character in name) or has_unprintable(name):
+        raise Invalid(
+            f"{name!r} is not a {what} name: it must not contain a slash, a backslash, "
+            "a dollar sign, or a control, format or separator character"
+        )
 
 
 def partition_name(spec: Mapping[str, str]) -> str:
@@ -128,13 +128,13 @@ def _literal_prefix(pattern: str) -> tuple[str, str]:
 
 
 def first_after(prefix: str) -> str | None:
-    """The least text, by code points, after all those with a prefix; None when there is none."""
-    for at in range(len(prefix) - 1, -1, -1):
-        following = ord(prefix[at]) + 1
+    """The least text, by code points, after all those with a prefix; None when no text is."""
+    for index in range(len(prefix) - 1, -1, -1):
+        following = ord(prefix[index]) + 1
         if following in _SURROGATES:
             following = _SURROGATES.stop
         if following <= sys.maxunicode:
-            return prefix[:at] + chr(following)
+            return prefix[:index] + chr(following)
     return None
 
 

@@ -1,7 +1,7 @@
 """The schemas of external tables, as the table's files have them, whichever engine wrote those.
 
 The database keeps what was seen last, for lists and for places that this catalog does not reach.
-A change is decided by who first puts the next file, as where there is no catalog: no file of
+A change is decided by who first puts the next file, as without a catalog: no file of
 another engine is ever overwritten, and no crash leaves anything to repair. Source:
 ``SchemaManager.commitChanges``.
 """
@@ -70,14 +70,14 @@ _ATTEMPTS = 5
 
 
 def has_own_schemas(info: TableInfo) -> bool:
-    """True if the files of a table, and not the catalog, tell its schema."""
+    """Whether the files of a table, and not the catalog, have its schema."""
     return info.is_external and table_type(info.schema.options).has_snapshots
 
 
 def no_table_there(identifier: Identifier, location: str) -> Invalid:
     """The error about a place without a table."""
     return Invalid(
-        f"table {identifier}: there is no table at {location}, which has no file schema/schema-0"
+        f"table {identifier}: no table at {location}, which lacks the file schema/schema-0"
     )
 
 
@@ -87,7 +87,7 @@ def read_schema_file(
     """A schema from its file, without the table's place, which is told beside it.
 
     Raises:
-        NotFound: There is no such file.
+        NotFound: The file does not exist.
         CorruptData: It is not a schema.
         Unsupported: It says that the table is of a type that has no schema files.
     """
@@ -145,11 +145,11 @@ class ExternalSchemas:
         self._context = context
 
     def latest(self, identifier: Identifier, location: str) -> TableSchema | None:
-        """The newest schema that the files at a place tell; None when there is no schema file.
+        """The newest schema that the files at a place tell; None without a schema file.
 
         Raises:
             CorruptData: It is not a schema.
-            Unsupported: There is no file access for the place, or no Paimon table is there.
+            Unsupported: No file access reaches the place, or no Paimon table is there.
             Forbidden, Unavailable: The place cannot be read.
         """
         check_readable(self._context, identifier, location)
@@ -172,22 +172,22 @@ class ExternalSchemas:
             self._context.files_at(info.path)
         except Unsupported:
             return info  # Out of reach, and always so: the table was created with its columns.
-        found = self._newest(info.identifier, TableLayout(info.path))
-        if found is None or found == info.schema:
+        newest = self._newest(info.identifier, TableLayout(info.path))
+        if newest is None or newest == info.schema:
             return info
-        return self._remember(info, found, by=None)
+        return self._remember(info, newest, by=None)
 
     def branch(self, main: TableInfo, identifier: Identifier) -> TableInfo | None:
-        """A branch of an external table as its files tell it; None when there is none."""
+        """A branch of an external table as its files tell it; None when it does not exist."""
         if not has_own_schemas(main) or not is_readable(self._context, main.path):
             return None
         try:
             # Of a branch that is in its files alone, the name leads to them: not out of them.
-            check_branch_name(identifier.branch)
+            check_branch_name(identifier.branch, is_new=False)
         except Invalid:
             return None
-        found = self._newest(identifier, TableLayout(main.path, identifier.branch))
-        return None if found is None else replace(main, identifier=identifier, schema=found)
+        newest = self._newest(identifier, TableLayout(main.path, identifier.branch))
+        return None if newest is None else replace(main, identifier=identifier, schema=newest)
 
     def alter(self, info: TableInfo, changes: Sequence[SchemaChange]) -> bool:
         """Put the next schema file; False when the table has another schema by now.
@@ -201,8 +201,8 @@ class ExternalSchemas:
         check_readable(self._context, identifier, info.path)
         layout = TableLayout(info.path, identifier.branch)
         files = self._context.files_at(info.path)
-        found = self._newest(identifier, layout)
-        if found is not None and found != info.schema:
+        newest = self._newest(identifier, layout)
+        if newest is not None and newest != info.schema:
             return False
         following = apply_changes(
             info.schema,
@@ -220,7 +220,7 @@ class ExternalSchemas:
                 table = (info.id, identifier)
                 refuse_unasked_columns(connection, self._context, table, info.schema, following)
         self._claim_data_places(info, following)
-        if found is None and not self._put(identifier, layout, info.schema):
+        if newest is None and not self._put(identifier, layout, info.schema):
             return False
         if not self._put(identifier, layout, following):
             return False
@@ -240,15 +240,13 @@ class ExternalSchemas:
         try:
             self._context.database.write(work)
         except HeadwaterError as error:
-            _LOG.warning(
-                "table %s: there is no event of its new schema: %s", info.identifier, error
-            )
+            _LOG.warning("table %s: its new schema got no event: %s", info.identifier, error)
 
     def begin(self, identifier: Identifier, location: str, schema: TableSchema) -> None:
         """Put the first schema file of a new table.
 
         Raises:
-            Conflict: Another engine made a table there at the same moment.
+            Conflict: Another engine made a table there at the same time.
             OutcomeUnknown: Storage did not answer.
         """
         if not self._put(identifier, TableLayout(location), schema):

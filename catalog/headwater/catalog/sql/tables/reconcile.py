@@ -3,7 +3,7 @@
 They differ where one of them was restored from a backup, where files were lost, and where others
 wrote without asking the catalog. What storage has and the database does not know is taken over,
 what the database knows and storage lost is written again if it is whole, and given up only if the
-caller says so. Every change goes through the door that others use for it, under the same locks, so
+caller says so. Every change is made by the same method as any other, under the same locks, so
 that servers may go on meanwhile, and a crash in between leaves less to do.
 
 Source: ``RepairAction.java``, whose catalogs take storage's word.
@@ -67,7 +67,7 @@ class SqlReconciler:
         outbox: Makes storage follow what was decided before.
         databases: The databases.
         tables: The tables, which registers those that are found.
-        snapshots: The one door for commits.
+        snapshots: Commits snapshots.
     """
 
     def __init__(
@@ -98,17 +98,17 @@ class SqlReconciler:
         self._require_warehouse()
         if apply:
             self._outbox.marker.accept()
-        found: list[Finding] = []
+        findings: list[Finding] = []
         if database is None:
-            found += self._new_databases(mode)
+            findings += self._new_databases(mode)
             names = all_pages(lambda token: self._databases.list(page_token=token))
         else:
             names = [database]
         for name in names:
-            found += self._of_database(name, table, mode, watch)
+            findings += self._of_database(name, table, mode, watch)
         return Reconciliation(
-            tuple(each for each in found if each.refused is None),
-            tuple(each for each in found if each.refused is not None),
+            tuple(each for each in findings if each.refused is None),
+            tuple(each for each in findings if each.refused is not None),
         )
 
     def _require_warehouse(self) -> None:
@@ -138,8 +138,8 @@ class SqlReconciler:
             create = partial(self._databases.create, name, None)
             yield mode.tried(Identifier(name, "*"), "database", Step.ADOPT, create)
             if not mode.apply:
-                for each in self._tables_in(f"{home}/{folder}"):
-                    yield Finding(Identifier(name, each), "table")
+                for table in self._tables_in(f"{home}/{folder}"):
+                    yield Finding(Identifier(name, table), "table")
 
     def _of_database(
         self, database: str, table: str | None, mode: Mode, watch: Watch | None
@@ -178,7 +178,7 @@ class SqlReconciler:
         return [name for name in folders if self._is_new_table(f"{home}/{name}")]
 
     def _is_new_table(self, path: str) -> bool:
-        """True for a table's directory that the catalog knows nothing of, not even dropped."""
+        """Whether the catalog has no table of a directory, not even a dropped one."""
         schemas = self._context.files.list(TableLayout(path).schema_directory)
         if not numbered_files(schemas, "schema-"):
             return False
@@ -217,14 +217,14 @@ class SqlReconciler:
         return mode.given_up(identifier, "table", loss, drop)
 
     def _adopt_branch(self, main: TableRecord, branch: str) -> None:
-        check_branch_name(branch)
-        found = read_branch(self._context, main.identifier, TableLayout(main.path, branch))
+        check_branch_name(branch, is_new=False)
+        forked = read_branch(self._context, main.identifier, TableLayout(main.path, branch))
 
         def work(connection: Connection) -> None:
             lock_branch(connection, main.id, MAIN_BRANCH)
             if find_table(connection, self._context, main.identifier).is_pending:
                 raise table_busy(main.identifier)
-            insert_branch(connection, self._context, main.identifier, main.id, branch, found)
+            insert_branch(connection, self._context, main.identifier, main.id, branch, forked)
             subject = Subject.table(main.identifier, main.id)
             details = {"step": "adopt", "what": f"branch {branch}"}
             record_event(connection, self._context, EventType.RECONCILE_TABLE, subject, details)
