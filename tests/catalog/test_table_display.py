@@ -75,6 +75,13 @@ def test_markup_in_names_and_options_stays_text(table: Table) -> None:
     assert any("<script>alert(1)</script>" in text for text in _texts(table))
 
 
+def test_characters_that_mislead_are_escaped(table: Table) -> None:
+    table.alter(SetOption("comment.by", "\u202eada\u2028"))
+    for text in (repr(table), table._repr_html_()):
+        assert r"comment.by=\u202eada\u2028" in text
+        assert "\u202e" not in text
+
+
 def test_values_of_secret_options_are_not_shown(table: Table) -> None:
     there = table.with_options({"s3.secret-key": "hunter2", "s3.endpoint": "http://store"})
     assert "hunter2" not in repr(there) + there._repr_html_()

@@ -84,3 +84,19 @@ def test_without_a_token_no_foreign_page_is_served(catalog: SqlCatalog, serve: S
     assert _get(address, origin="null").status_code == 403
     answer = _get(address, origin="http://localhost:3000")
     assert answer.json()["databases"] == []
+
+
+@pytest.mark.parametrize("second", ["Bearer wrong", "Bearer a-token", ""])
+@pytest.mark.parametrize("name", ["Authorization", "authorization", "AUTHORIZATION"])
+def test_two_authorization_headers_are_400(
+    address: str, catalog: SqlCatalog, serve: Serve, name: str, second: str
+) -> None:
+    without_tokens = serve(catalog)
+    for url in (address, without_tokens):
+        headers = [("Authorization", "Bearer a-token"), (name, second)]
+        for pairs in (headers, headers[::-1]):
+            response = plain_http.get(f"{url}/v1/main/databases", headers=pairs)
+            assert response.status_code == 400
+            body = response.json()
+            assert (body["code"], body["resourceType"]) == (400, None)
+            assert "two headers 'Authorization'" in body["message"]

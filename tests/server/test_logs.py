@@ -78,3 +78,27 @@ def test_an_exception_follows_its_line(catalog: SqlCatalog) -> None:
     line = json.loads(JsonLines().format(record))
     assert (line["message"], line["level"]) == ("it broke", "ERROR")
     assert line["exception"].endswith("ValueError: what")
+
+
+@pytest.mark.parametrize("form", [JsonLines, TextLines])
+def test_a_name_makes_no_second_line(form: type[logging.Formatter]) -> None:
+    try:
+        raise ValueError("\u202eeulav\x1b[2J")
+    except ValueError as error:
+        info = (ValueError, error, error.__traceback__)
+    message = "table \u202eelbat\u2028next \x85 \x1b[31m"
+    record = logging.LogRecord("headwater", logging.ERROR, "", 0, "%s", (message,), info)
+    text = form().format(record)
+    first = text.split("\n")[0]
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert r"table \u202eelbat\u2028next" in first
+    if form is JsonLines:
+        assert json.loads(text)["message"] == message
+
+
+def test_a_path_is_logged_on_one_line(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, ACCESS_LOGGER):
+        http.get("/v1/main/databases/a%E2%80%AEb%E2%80%A8c")
+    record = next(record for record in caplog.records if record.name == ACCESS_LOGGER)
+    for form in (TextLines(), JsonLines()):
+        assert form.format(record).isprintable()

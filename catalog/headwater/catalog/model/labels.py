@@ -13,6 +13,7 @@ from typing import Protocol
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.permissions import PermissionTarget, TargetType
 from headwater.storage.errors import Invalid
+from headwater.storage.printable import has_unprintable
 
 __all__ = [
     "MOST_LABELS",
@@ -131,6 +132,10 @@ def check_key(key: str, *, is_new: bool = False) -> None:
         )
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in key):
         raise Invalid(f"{key!r} is not a label's key: it must not contain a control character")
+    if is_new and has_unprintable(key):
+        raise Invalid(
+            f"{key!r} is not a label's key: it must not contain a format or separator character"
+        )
 
 
 class Labels(Protocol):
