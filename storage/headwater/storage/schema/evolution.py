@@ -48,7 +48,6 @@ from headwater.storage.schema.option_changes import (
     renamed_in_options,
 )
 from headwater.storage.schema.rules import (
-    check_column_names,
     check_schema,
     keys_from_option,
     reassign_field_ids,
@@ -112,7 +111,6 @@ def apply_changes(
         version=max(schema.version, 3),
     )
     check_schema(changed, schema.field_by_name)
-    check_column_names(changed.field_by_name.keys() - schema.field_by_name.keys())
     same = replace(changed, id=schema.id, time_millis=schema.time_millis, version=schema.version)
     # By their texts: types that are equal may be written in another way.
     return schema if same.to_json() == schema.to_json() else changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
@@ -15,7 +15,6 @@ from headwater.storage.options import (
     TableOptions,
     is_true,
 )
-from headwater.storage.printable import has_unprintable
 from headwater.storage.schema.bucket_key import check_bucket_function
 from headwater.storage.schema.chain import check_chain
 from headwater.storage.schema.column_directives import apply_directives
@@ -50,7 +49,6 @@ from headwater.storage.types.data_type import (
 )
 
 __all__ = [
-    "check_column_names",
     "check_record_time",
     "check_schema",
     "keys_from_option",
@@ -134,15 +132,6 @@ def _check_creation(options: Mapping[str, str]) -> None:
     rows = options.get("target-file-row-num", "1").strip()
     if not rows.isdigit() or int(rows) < 1:
         raise Invalid(f"'target-file-row-num' must be a number of at least 1, not '{rows}'")
-
-
-def check_column_names(names: Iterable[str]) -> None:
-    """Reject names that no new column may have; raises Invalid."""
-    for name in filter(has_unprintable, names):
-        raise Invalid(
-            f"{name!r} is not a column name: it must not contain a control, format or separator "
-            "character"
-        )
 
 
 def check_schema(schema: TableSchema, present: Collection[str] = ()) -> None:

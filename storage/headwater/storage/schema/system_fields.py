@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.printable import has_unprintable
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import DataField
 
@@ -63,16 +64,21 @@ _OWN_PREFIXES = (METADATA_PREFIX, "_headwater_")
 
 
 def check_column_names(names: Iterable[str], present: Collection[str] = ()) -> None:
-    """Reject new columns with reserved names.
+    """Reject new columns with reserved names, or with names that are unsafe to print.
 
     Args:
         names: The names of all top-level columns.
         present: The names that columns of the table have already.
 
     Raises:
-        Invalid: A name is reserved.
+        Invalid: A name is reserved, or has a control, format or separator character.
     """
     for name in names:
+        if name not in present and has_unprintable(name):
+            raise Invalid(
+                f"{name!r} is not a column name: it must not contain a control, format or "
+                "separator character"
+            )
         if name not in present and _is_reserved(name):
             raise Invalid(f"column name '{name}' is reserved; choose another")
 

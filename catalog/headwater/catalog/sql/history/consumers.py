@@ -48,6 +48,7 @@ from headwater.storage.options import ChangelogProducer, TableOptions
 from headwater.storage.snapshot.consumer import (
     Consumer,
     check_consumer,
+    check_consumer_id,
     consumer_statuses,
     delete_consumer_file,
     read_consumer_file,
@@ -166,6 +167,8 @@ class SqlConsumers:
         if wanted is None:
             return _Move(consumer_id, None, owner)
         moved = replace(wanted, last_uuid=self._uuid(record, wanted.last_snapshot))
+        if not self._files.exists(record.layout.consumer(consumer_id)):
+            check_consumer_id(consumer_id)
         present = self._present(record, consumer_id)
         if present is not None and present.next_snapshot <= wanted.next_snapshot:
             return _Move(consumer_id, moved, owner)
