@@ -31,7 +31,7 @@ ALIKE = (
     "stra\u00dfe e\u0301",
     "stra\u1e9ee \u00e9",
     "stra\u00dfe\u00a0\u00e9",
-    "stra\u00dfe \u00e9\u200b",
+    "stra\u00dfe \u00e9\u200d",
     "\uff53tra\u00dfe \u00e9",
 )
 """Other cases, normalisations, widths and spaces of the name."""

@@ -17,6 +17,7 @@ from tests.interrupted import WatchedBranches
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.jobs.deletion import held
 from headwater.storage.jobs.partitions import expire_chain_partitions
 from headwater.storage.maintenance.partition_expiry import PartitionRetention
 from headwater.storage.options.lifecycle_options import LifecycleOptions
@@ -381,7 +382,11 @@ def test_changes_come_back_beside_an_expiry_of_snapshots(monthly: Table, clock: 
     clock.millis = millis("2026-03-20")
     pointers = WatchedBranches(monthly.pointer, step)
     expired = expire_chain_partitions(
-        monthly.storage, pointers, chain, retention, hold=monthly.held_snapshot
+        monthly.storage,
+        pointers,
+        chain,
+        retention,
+        hold=lambda storage, base: held(storage, delta.pointer, delta.references, base),
     )
     assert dropped
     # Without February, nothing later builds on January.

@@ -221,8 +221,11 @@ class BranchPointers(Protocol):
 class TablePresence(Protocol):
     """Reports whether the catalog still has a table."""
 
-    def require(self) -> None:
+    def require(self, *, waits: bool = True) -> None:
         """Look once for the table, by its id.
+
+        Args:
+            waits: Whether to wait for a catalog that cannot be reached.
 
         Raises:
             NotFound: It was dropped, whichever table has its name now (TABLE).
@@ -305,12 +308,21 @@ class TableStorage:
         try:
             yield
         except HeadwaterError as error:
-            if _may_lack_files(error):
+            if _may_lack_files(error) and not self._has_files(error):
                 try:
                     self.check_dropped()
                 except NotFound as dropped:
                     raise dropped from error
             raise
+
+    def _has_files(self, error: HeadwaterError) -> bool:
+        """Whether a service that is unavailable is another one than the table's storage."""
+        if not isinstance(error, Unavailable):
+            return False
+        try:
+            return self.files.exists(self.layout.schema(self.schema.id))
+        except HeadwaterError:
+            return False
 
     def check_dropped(self) -> None:
         """Find out whether files are missing because the table was dropped.
@@ -321,7 +333,8 @@ class TableStorage:
         if self.presence is None:
             return
         try:
-            self.presence.require()
+            # A catalog that cannot be reached has been waited for already.
+            self.presence.require(waits=False)
         except NotFound:
             raise
         except HeadwaterError:

@@ -20,6 +20,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.partitions import Partitions
 from headwater.catalog.model.policies import Policies
 from headwater.catalog.model.protection import Protection
+from headwater.catalog.model.references import TableReferences
 from headwater.catalog.model.snapshots import Snapshots
 from headwater.catalog.model.tables import Tables
 from headwater.catalog.model.tags import Tags
@@ -29,6 +30,7 @@ from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import HeadwaterError, NotFound, ResourceType
+from headwater.storage.maintenance.deletion import Deletion, Removal
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
 from headwater.storage.schema_change import AddColumn
@@ -84,6 +86,8 @@ TABLE_OPERATIONS: Mapping[str, Collection[Operation]] = {
     "overwrite": [lambda t: t.overwrite(ROWS), lambda t: t.overwrite({"k": [1]}, {"p": "a"})],
     "partitions": [lambda t: t.partitions()],
     "partitions_by_values": [lambda t: t.partitions_by_values()],
+    "rebuild_bucket_indexes": [lambda t: t.rebuild_bucket_indexes()],
+    "references": [lambda t: t.references.state()],
     "refresh": [lambda t: t.refresh()],
     "remove_orphan_files": [lambda t: t.remove_orphan_files(older_than=timedelta(0))],
     "remove_unexisting_files": [lambda t: t.remove_unexisting_files()],
@@ -165,6 +169,15 @@ CATALOG_OPERATIONS: Mapping[type, Mapping[str, CatalogOperation]] = {
         "get": lambda part, name: part.get(name, "keep"),
         "list": lambda part, name: part.list(name),
         "delete": lambda part, name: part.delete(name, "keep"),
+        "rename": lambda part, name: part.rename(name, "keep", "n"),
+        "replace": lambda part, name: part.replace(name, "keep", 1),
+    },
+    TableReferences: {
+        "state": lambda part, name: part.state(name),
+        "commit_deletion": lambda part, name: part.commit_deletion(
+            name, Deletion("d", 0, Removal(), True)
+        ),
+        "finish_deletion": lambda part, name: part.finish_deletion(name, "d"),
     },
     Branches: {
         "list": lambda part, name: part.list(name),
@@ -197,6 +210,7 @@ CATALOG_OPERATIONS: Mapping[type, Mapping[str, CatalogOperation]] = {
         "protect_table": lambda part, name: part.protect_table(name),
     },
 }
+PARTS = {TableReferences: "references"}
 NOT_OF_A_TABLE = {
     (Tables, "create"),
     (Tables, "register"),
@@ -330,7 +344,7 @@ def test_every_operation_of_a_catalog_reports_the_drop_of_a_bound_name(
     for part, operations in CATALOG_OPERATIONS.items():
         for name, operation in operations.items():
             with subtests.test(part.__name__, operation=name):
-                service = getattr(lake.catalog, part.__name__.lower())
+                service = getattr(lake.catalog, PARTS.get(part, part.__name__.lower()))
                 _expect_refusal(lake, partial(operation, service, stale.identifier))
     assert _state(lake) == before
 

@@ -83,18 +83,18 @@ class TableHistory(TableHandle):
         ids = snapshot_file_ids(self._files, self._storage.layout)
         if not ids:
             raise missing
-        first = self.snapshot(ids[0])
-        if first.time_millis > moment:
+        last = self.snapshot(ids[0])
+        if last.time_millis > moment:
             raise missing
         # Times follow ids, and ids have no gaps.
-        low, high = first.id, latest.id
-        while high - low > 1:
-            middle = self.snapshot((low + high) // 2)
+        high = latest.id
+        while high - last.id > 1:
+            middle = self.snapshot((last.id + high) // 2)
             if middle.time_millis <= moment:
-                low, found = middle.id, middle
+                last = middle
             else:
                 high = middle.id
-        return found
+        return last
 
     def snapshot_at_watermark(self, watermark: int) -> Snapshot:
         """The first snapshot whose event-time watermark has come to a time.

@@ -112,7 +112,7 @@ class TableLifecycle(ReadableTable):
             assert isinstance(pointer, BranchPointers)
             identifiers = [branch_of(self.identifier, each) for each in chain.branches]
             result = expire_chain_partitions(
-                self._storage, pointer, chain, retention, dry_run=dry_run, hold=self.held_snapshot
+                self._storage, pointer, chain, retention, dry_run=dry_run, hold=self._held_snapshot
             )
         if result.dropped and not dry_run and self._keeps_partitions:
             done = [_done(spec) for spec in result.dropped]
@@ -120,7 +120,7 @@ class TableLifecycle(ReadableTable):
                 self._catalog.partitions.drop(identifier, [*result.dropped, *done])
         return result
 
-    def held_snapshot(
+    def _held_snapshot(
         self, storage: TableStorage, snapshot: Snapshot
     ) -> AbstractContextManager[None]:
         """Keep the files of a snapshot of one of the table's branches, by a tag.

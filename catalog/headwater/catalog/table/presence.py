@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.storage.errors import CorruptData, NotFound, Unavailable
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TablePresence, TableStorage
@@ -44,9 +45,10 @@ class CatalogPresence:
         catalog = pickle.dumps(self.catalog) if self.catalog.is_remote else None
         return PickledPresence, (catalog, self.identifier)
 
-    def require(self) -> None:
+    def require(self, *, waits: bool = True) -> None:
         """Look once for the table; raises NotFound (TABLE)."""
-        self.catalog.tables.get(self.identifier)
+        catalog = self.catalog if waits else self.catalog.patient(0)
+        catalog.tables.get(self.identifier)
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,10 @@ class PickledPresence:
     catalog: bytes | None = field(repr=False)
     identifier: Identifier
 
-    def require(self) -> None:
+    def require(self, *, waits: bool = True) -> None:
         """Look once for the table; raises NotFound (TABLE)."""
         if self.catalog is not None:
-            CatalogPresence(pickle.loads(self.catalog), self.identifier).require()
+            CatalogPresence(pickle.loads(self.catalog), self.identifier).require(waits=waits)
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,11 @@ def reports_dropped_tables(owner: type[C]) -> type[C]:
 def _reporting(function: FunctionType) -> Callable[..., Any]:
     @wraps(function)
     def reporting(handle: Any, *arguments: object, **named: object) -> object:
-        storage: TableStorage = handle.storage
-        with storage.reporting_drop():
+        try:
             return function(handle, *arguments, **named)
+        except (NotFound, CorruptData, Unavailable):
+            storage: TableStorage = handle.storage
+            with storage.reporting_drop():
+                raise
 
     return reporting

@@ -217,6 +217,7 @@ class TableUpkeep(TableLifecycle):
             Conflict: Other commits changed rows of the same buckets each time.
             OutcomeUnknown: The commit may have happened.
         """
+        self.require_present()
         return rebuild_bucket_indexes(
             self._storage,
             self.pointer,

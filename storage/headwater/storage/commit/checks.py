@@ -333,7 +333,7 @@ def columns_stay(
             or (is_blob and at >= 0 and known[at][0] <= start and end <= known[at][1])
         ):
             raise Conflict(
-                f"table {storage.name}: the rows from id {file.first_row_id} on are not in "
+                f"table {storage.name}: the rows from id {file.first_row_id} on are no longer in "
                 f"files of the same {file.row_count} rows; {again}"
             )
 

@@ -14,7 +14,7 @@ from headwater.storage.maintenance.expire import (
     collect_expired,
     due_expiry,
 )
-from headwater.storage.maintenance.unneeded import unneeded_without_tag
+from headwater.storage.maintenance.unneeded import Unneeded, unneeded_without_tag
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import SnapshotPointer, TableStorage
 
@@ -60,24 +60,26 @@ def expire_snapshots(
 
     if dry_run:
         return plan_unchanged(storage, authority, plan)
-    result = None
-    if not yields or not _nothing_is_due(storage, pointer, retention, changelogs):
-        result = carry_out(storage, authority, plan, executor, yields=yields)
+    if yields:
+        idle = _nothing_due(storage, pointer, retention, changelogs)
+        if idle is not None:
+            return idle
+    result = carry_out(storage, authority, plan, executor, yields=yields)
     return ExpireResult(dry_run) if result is None else result
 
 
-def _nothing_is_due(
+def _nothing_due(
     storage: TableStorage,
     pointer: SnapshotPointer,
     retention: Retention | None,
     changelogs: ChangelogRetention,
-) -> bool:
-    """Whether nothing is due, as after most commits: then the catalog need not be called."""
+) -> ExpireResult | None:
+    """The result where nothing is due, as after most commits; the catalog is not called for it."""
     try:
         due = due_expiry(storage, pointer.latest(), retention, changelogs=changelogs)
     except CorruptData:
-        return False  # planning starts over, or says what is damaged
-    return due.removal.is_empty
+        return None  # planning starts over, or says what is damaged
+    return due.result(Unneeded(), dry_run=False) if due.removal.is_empty else None
 
 
 def delete_unreferenced_snapshot(

@@ -77,7 +77,7 @@ def find_fork(
             )
         snapshot, path = found.snapshot, record.layout.tag(tag)
     elif number is not None:
-        existing = snapshots.by_id(record, number)
+        existing = snapshots.kept(record, number)
         if existing is None:
             raise snapshot_not_found(record.identifier, str(number))
         snapshot = existing
