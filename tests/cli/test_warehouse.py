@@ -54,7 +54,9 @@ def test_a_secret_comes_from_standard_input(
 
 
 def test_options_are_encrypted_once_there_is_a_key(headwater: Headwater, database: None) -> None:
-    assert headwater("warehouse", "add", "lake", "./lake", "--option", "a=b").returncode == 0
+    assert (
+        headwater("warehouse", "add", "lake", "./lake", "--option", "s3.region=b").returncode == 0
+    )
     without = headwater("warehouse", "rotate-key")
     assert (without.returncode, "HEADWATER_SECRET_KEYS" in without.stderr) == (1, True)
     key = {"HEADWATER_SECRET_KEYS": f"k1:{'A' * 43}="}
@@ -79,9 +81,11 @@ def _stored_options() -> str:
         (["add", "lake", "ftp://x/y"], 1, "scheme 'ftp'"),
         (["add", "lake", "./x", "--option", "hunter2"], 2, "KEY=VALUE"),
         (["add", "lake", "./x", "--option", "a=hunter2", "--option", "a=b"], 2, "there twice"),
+        (["add", "lake", "./x", "--option", "s3.reigon=hunter2"], 1, "'s3.reigon' is not known"),
+        (["add", "lake", "./x", "--option", "s3.region =hunter2"], 1, "must not contain blanks"),
         (["set", "lake"], 2, "give --option or --unset"),
-        (["set", "lake", "--unset", "a"], 1, "there is no warehouse 'lake'"),
-        (["remove", "lake"], 1, "there is no warehouse 'lake'"),
+        (["set", "lake", "--unset", "a"], 1, "warehouse 'lake' does not exist"),
+        (["remove", "lake"], 1, "warehouse 'lake' does not exist"),
     ],
 )
 def test_what_cannot_be_is_said_without_secrets(

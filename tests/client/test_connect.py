@@ -168,3 +168,14 @@ def test_a_process_imports_what_its_catalog_needs(
         str(tmp_path): ["pydantic", "sqlalchemy"],
         address: ["httpx", "pydantic"],
     }
+
+
+@pytest.mark.parametrize("name", ["s3.reigon", "s3.region ", "", "s3.region\0", "fs.oss.endpoint"])
+def test_options_that_nothing_reads_are_rejected(tmp_path: Path, name: str) -> None:
+    for target in (tmp_path / "lake", "http://127.0.0.1:1"):
+        with pytest.raises(Invalid, match="the storage option") as rejected:
+            connect(target, options={name: "hidden"})
+        assert "s3.endpoint" in rejected.value.message
+        assert "hidden" not in rejected.value.message
+    with pytest.raises(Invalid, match="must not contain blanks"):
+        connect("http://127.0.0.1:1", options={"header.x y": "z"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headwater.server.settings import ServerSettings, is_loopback, load_settings
@@ -114,6 +116,18 @@ def test_an_environment_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HEADWATER_STORAGE_OPTIONS", "not json")
     with pytest.raises(Invalid, match="storage_options"):
         load_settings()
+
+
+@pytest.mark.parametrize("name", ["s3.reigon", "s3.region ", " ", "", "s3.region\0", "fs.oss.x"])
+def test_storage_options_that_nothing_reads_are_rejected(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("HEADWATER_STORAGE_OPTIONS", json.dumps({name: "hidden"}))
+    with pytest.raises(Invalid, match="the storage option") as rejected:
+        load_settings()
+    assert repr(name) in rejected.value.message
+    assert "s3.endpoint" in rejected.value.message
+    assert "hidden" not in rejected.value.message
 
 
 def test_settings_are_frozen() -> None:

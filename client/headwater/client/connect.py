@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.catalog.model.data_token import check_storage_options
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
@@ -68,6 +69,7 @@ def connect(
     """
     text = os.fspath(target)
     scheme = _URL.match(text)
+    _check_options(text, options or {})
     match scheme[1].lower() if scheme else "":
         case "http" | "https":
             _refuse(text, location=location)
@@ -115,6 +117,16 @@ def database_of(target: str, location: str | os.PathLike[str] | None) -> tuple[s
             "a SQL database needs location=, the folder or URI where the warehouse's tables lie"
         )
     return target, os.fspath(location)
+
+
+def _check_options(target: str, options: Mapping[str, str]) -> None:
+    if not target.lower().startswith(("http://", "https://")):
+        check_storage_options(options, "the catalog")
+        return
+    from headwater.client.requests import DATA_TOKENS, HEADER_PREFIX, TABLE_DEFAULT_PREFIX
+
+    prefixes = (HEADER_PREFIX, TABLE_DEFAULT_PREFIX)
+    check_storage_options(options, "the catalog", also=(DATA_TOKENS,), prefixes=prefixes)
 
 
 def _refuse(target: str, **arguments: object) -> None:

@@ -53,7 +53,7 @@ _EXAMPLES: dict[str, tuple[int, str, str | None, str | None]] = {
     "function exists": (409, "function sales.area exists already", "FUNCTION", "area"),
     "definition exists": (409, "function sales.area has a definition for 'flink' already",
                           "DEFINITION", "flink"),
-    "no warehouse": (404, "there is no warehouse 'lake' in the catalog's database", None, None),
+    "no warehouse": (404, "warehouse 'lake' does not exist in the catalog's database", None, None),
     "warehouse exists": (409, "there is a warehouse 'lake' already", None, None),
     "warehouse in use": (409, "warehouse 'lake' is not empty", None, None),
     "moved on": (409, "the latest snapshot is 9, not 8", None, None),
@@ -100,24 +100,24 @@ def failures(*names: str | Failure) -> dict[int | str, dict[str, Any]]:
     """
     responses: dict[int | str, dict[str, Any]] = {}
     asked = {_named(name) for name in (*_ALWAYS, *names)}
-    for each in sorted(asked, key=lambda failure: (failure.code, failure.name)):
+    for failure in sorted(asked, key=lambda failure: (failure.code, failure.name)):
         example = ErrorResponse(
-            message=each.message,
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
-            code=each.code,
+            message=failure.message,
+            resource_type=failure.resource_type,
+            resource_name=failure.resource_name,
+            code=failure.code,
         )
         response = responses.setdefault(
-            each.code,
+            failure.code,
             {
-                "description": _DESCRIPTIONS[each.code],
+                "description": _DESCRIPTIONS[failure.code],
                 # Not as a "model": the framework would make a validator for each of a route's
                 # errors, and none of them is ever used.
                 "content": {"application/json": {"examples": {}, "schema": dict(_SCHEMA)}},
             },
         )
         examples = response["content"]["application/json"]["examples"]
-        examples[each.name] = {"value": example.model_dump()}
+        examples[failure.name] = {"value": example.model_dump()}
     return responses
 
 

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from headwater.catalog.model.data_token import check_storage_options
 from headwater.catalog.sql.admin.sealed_options import KEYS, KEYS_FILE, OptionKeys, option_keys
 from headwater.server.audited_reads import AuditedReads
 from headwater.server.connections import ConnectionLimits
@@ -138,7 +139,7 @@ class ServerSettings(BaseSettings):
             manage. As a variable: with commas between.
         workers: The number of processes that answer requests; each has its own connections to the
             database.
-        undrop_retention: The time during which dropped tables can be restored, such as ``7 d``;
+        undrop_retention: How long dropped tables can be restored, such as ``7 d``;
             0 deletes them at once.
         event_file: A file that events of the change feed are appended to; None for none.
         event_webhook: A URL that they are posted to; None for none.
@@ -147,9 +148,9 @@ class ServerSettings(BaseSettings):
         event_source: The CloudEvents attribute ``source`` of events that are delivered.
         audit_reads: The reads that leave events in the change feed: ``none``, ``data`` or
             ``tables``.
-        history_retention: The time for which the database keeps a snapshot at the least, though it
+        history_retention: How long the database keeps a snapshot at the least, though it
             expired, such as ``30 d``.
-        event_retention: The time for which events of the change feed are kept, such as ``90 d``.
+        event_retention: How long events of the change feed are kept, such as ``90 d``.
         sweep_interval: The interval of the sweep, which repairs what a crash left half done and
             deletes what has expired, such as ``1 min``; 0 means never.
         shutdown_timeout: The longest time that running requests may take once the server is told to
@@ -168,15 +169,15 @@ class ServerSettings(BaseSettings):
         max_connections: The most connections that each server process keeps open.
         max_connections_per_client: The most of them that may come from one address.
         max_requests_per_second: The most requests of one principal, or of one address where there
-            is none, that each server process answers in a second, in the long run: ten seconds'
-            worth may come at once. 0 is no limit.
+            has none, that each server process answers in a second, in the long run: ten seconds'
+            worth may come at once. 0 does not limit them.
         log_format: ``json`` or ``text``.
         log_level: The least level that is logged.
         storage_options: Options for the server's own file access, such as ``s3.endpoint`` and
             ``s3.access-key``. As a variable: a JSON object.
         data_token_seconds: Give credentials of this lifetime for one table's files to clients that
             ask for its data token, from the store's security token service; None gives none.
-            Clients ask anew an hour before the end, so it is more than that.
+            Clients ask again an hour before the end, so it is more than that.
         signed_request_seconds: Sign requests to the files of tables for clients, good for so many
             seconds, where a warehouse's store has no security token service; None signs none.
         read_concurrency: The most reads that each server process does at a time for callers who
@@ -322,6 +323,15 @@ class ServerSettings(BaseSettings):
                 ) from None
         return value
 
+    @field_validator("storage_options")
+    @classmethod
+    def _are_known(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        try:
+            check_storage_options(value, "the server's own file access")
+        except Invalid as error:
+            raise ValueError(error.message) from None
+        return value
+
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -400,7 +410,7 @@ class ServerSettings(BaseSettings):
 
     @property
     def needs_token(self) -> bool:
-        """True if a caller must have a token."""
+        """Whether a caller must have a token."""
         has_tokens = bool(self.tokens) or bool(self.management_tokens)
         return self.require_token or has_tokens or self.oidc_issuer is not None
 
@@ -469,7 +479,7 @@ def _sentence(location: tuple[int | str, ...], message: str) -> str:
 
 
 def is_safe_address(address: str) -> bool:
-    """True if nobody on the way can answer in a URL's place: https, or this machine."""
+    """Whether nobody on the way can answer in a URL's place: https, or this machine."""
     try:
         parts = urlsplit(address)
         host = parts.hostname
@@ -481,7 +491,7 @@ def is_safe_address(address: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host name or address means this machine only."""
+    """Whether a host name or address means this machine only."""
     name = host.strip().strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -6,9 +6,11 @@ takes ``s3.access-key``, pypaimon's ``fs.s3.accessKeyId``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-__all__ = ["STORAGE_OPTIONS", "client_storage_options"]
+from headwater.storage.errors import Invalid
+
+__all__ = ["STORAGE_OPTIONS", "check_storage_options", "client_storage_options"]
 
 # Names of the same thing; the first that is there is sent under all.
 _SAME: tuple[tuple[str, ...], ...] = (
@@ -22,6 +24,35 @@ _SAME: tuple[tuple[str, ...], ...] = (
 
 STORAGE_OPTIONS = tuple(name for names in _SAME for name in names)
 """The names of all options of access to object stores."""
+
+# What else is done with a warehouse's options: data tokens, and uploads by signed requests.
+_OTHER_OPTIONS = ("s3.multipart.size", "s3.sts.role-arn", "s3.sts.endpoint", "s3.sts.external-id")
+
+
+def check_storage_options(
+    names: Iterable[str], what: str, *, also: tuple[str, ...] = (), prefixes: tuple[str, ...] = ()
+) -> None:
+    """Reject names of storage options that nothing reads.
+
+    Args:
+        names: The names.
+        what: What the options are given to, for the message.
+        also: Further names that are known.
+        prefixes: What other known names begin with.
+
+    Raises:
+        Invalid: The message has the name, and those that are known.
+    """
+    known = (*STORAGE_OPTIONS, *_OTHER_OPTIONS, *also)
+    for name in names:
+        has_blank = any(character.isspace() or character == "\0" for character in name)
+        if name in known or (name.startswith(prefixes) and not has_blank):
+            continue
+        reason = "must not contain blanks or NUL" if name and has_blank else "is not known"
+        raise Invalid(
+            f"{what}: the storage option {name!r} {reason}; use "
+            f"{', '.join((*known, *(f'{prefix}…' for prefix in prefixes)))}"
+        )
 
 
 def client_storage_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from headwater.catalog.model.data_token import check_storage_options
 from headwater.catalog.model.events import Detail, EventType, ObjectKind, Subject
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.warehouses import (
@@ -96,7 +97,7 @@ class Warehouses:
         check_warehouse_name(name)
         uri = new_location(location)
         wanted = _claim(name, uri)
-        _check_options(name, options)
+        check_storage_options(options, f"warehouse '{name}'")
         files = open_file_access(uri, dict(options))
         now = self._runtime.now_millis()
         info = WarehouseInfo(name, uri, dict(options), now, now)
@@ -176,16 +177,16 @@ class Warehouses:
         self._database.write(work)
 
     def find(self, name: str) -> WarehouseInfo | None:
-        """A warehouse; None when there is none of that name; raises Unavailable."""
+        """A warehouse; None when none has that name; raises Unavailable."""
         with self._database.read() as connection:
             return self._find(connection, _warehouses().where(WarehouseRow.name == name))
 
     def get(self, name: str) -> WarehouseInfo:
         """A warehouse; NotFound."""
-        found = self.find(name)
-        if found is None:
+        info = self.find(name)
+        if info is None:
             raise _not_found(name)
-        return found
+        return info
 
     def list(
         self, *, max_results: int | None = None, page_token: str | None = None
@@ -198,10 +199,10 @@ class Warehouses:
         if max_results is not None:
             query = query.limit(max_results + 1)
         with self._database.read() as connection:
-            found = [self._info(*row) for row in connection.execute(query)]
-        if max_results is None or len(found) <= max_results:
-            return Page(tuple(found))
-        return Page(tuple(found[:max_results]), found[max_results - 1].name)
+            infos = [self._info(*row) for row in connection.execute(query)]
+        if max_results is None or len(infos) <= max_results:
+            return Page(tuple(infos))
+        return Page(tuple(infos[:max_results]), infos[max_results - 1].name)
 
     def set(
         self,
@@ -211,7 +212,7 @@ class Warehouses:
         *,
         check: Callable[[WarehouseInfo], None] | None = None,
     ) -> WarehouseInfo:
-        """Set and remove options; removing one that is not set is no error.
+        """Set and remove options; removing one that is not set does nothing.
 
         Args:
             name: The warehouse's name.
@@ -221,27 +222,27 @@ class Warehouses:
 
         Raises:
             Invalid: An option is set and removed at once.
-            NotFound: There is no such warehouse.
+            NotFound: The warehouse does not exist.
         """
-        _check_options(name, updates)
+        check_storage_options(updates, f"warehouse '{name}'")
         both = sorted(set(updates) & set(removals))
         if both:
             raise Invalid(f"warehouse '{name}': option '{both[0]}' is both set and removed")
 
         def work(connection: Connection) -> WarehouseInfo:
             query = _warehouses().where(WarehouseRow.name == name).with_for_update()
-            found = self._find(connection, query)
-            if found is None:
+            current = self._find(connection, query)
+            if current is None:
                 raise _not_found(name)
             options = {
                 key: value
-                for key, value in {**found.options, **updates}.items()
+                for key, value in {**current.options, **updates}.items()
                 if key not in removals
             }
-            open_file_access(found.location, options)
+            open_file_access(current.location, options)
             # Later than before whatever the clock says: that is how servers see the change.
-            now = max(self._runtime.now_millis(), found.updated_at + 1)
-            changed = WarehouseInfo(name, found.location, options, found.created_at, now)
+            now = max(self._runtime.now_millis(), current.updated_at + 1)
+            changed = WarehouseInfo(name, current.location, options, current.created_at, now)
             if check is not None:
                 check(changed)
             connection.execute(
@@ -256,7 +257,7 @@ class Warehouses:
         return self._database.write(work)
 
     def rotate_key(self) -> int:
-        """Encrypt all options anew that are not encrypted with the first key.
+        """Encrypt all options again that are not encrypted with the first key.
 
         Servers need not know: they read what any of their keys opens.
 
@@ -264,25 +265,27 @@ class Warehouses:
             The number of warehouses whose options were.
 
         Raises:
-            Invalid: There are no keys, or one is missing.
+            Invalid: No key is set, or one is missing.
             CorruptData: Options were changed in the database.
         """
         if self._keys.current is None:
-            raise Invalid(f"there is no key to encrypt with; give one in {KEYS} or {KEYS_FILE}")
+            raise Invalid(f"no key to encrypt with; set one in {KEYS} or {KEYS_FILE}")
 
         def work(connection: Connection) -> int:
             row = WarehouseRow
-            found = connection.execute(select(row.name, row.options).with_for_update()).all()
-            old = [each for each in found if not self._keys.is_current(each.options)]
-            for each in old:
-                options = self._keys.open(each.name, each.options)
+            rows = connection.execute(select(row.name, row.options).with_for_update()).all()
+            old = [
+                sealed_row for sealed_row in rows if not self._keys.is_current(sealed_row.options)
+            ]
+            for sealed_row in old:
+                options = self._keys.open(sealed_row.name, sealed_row.options)
                 connection.execute(
                     update(row)
-                    .where(row.name == each.name)
-                    .values(options=self._keys.seal(each.name, options))
+                    .where(row.name == sealed_row.name)
+                    .values(options=self._keys.seal(sealed_row.name, options))
                 )
                 now = self._runtime.now_millis()
-                _recorded(connection, now, EventType.ROTATE_KEY, each.name)
+                _recorded(connection, now, EventType.ROTATE_KEY, sealed_row.name)
             return len(old)
 
         return self._database.write(work)
@@ -315,7 +318,7 @@ class Warehouses:
         Raises:
             Conflict: It holds databases, or dropped tables that can be restored, or files that are
                 yet to be deleted.
-            NotFound: There is no such warehouse.
+            NotFound: The warehouse does not exist.
         """
 
         def work(connection: Connection) -> None:
@@ -380,14 +383,14 @@ def _claim(name: str, location: str) -> Claim:
 
 def _places(connection: Connection, name: str) -> list[Place]:
     """The places that a warehouse has claimed."""
-    found = select(PlaceRow.place).where(
+    place = select(PlaceRow.place).where(
         PlaceRow.owner == name, PlaceRow.kind == Kind.WAREHOUSE.value
     )
-    return [Place(key) for key in connection.execute(found).scalars()]
+    return [Place(key) for key in connection.execute(place).scalars()]
 
 
 def _is_claimed(connection: Connection, wanted: Claim) -> bool:
-    """True if a warehouse has its place already."""
+    """Whether a warehouse has its place already."""
     owner = select(PlaceRow.owner).where(
         PlaceRow.place_hash == place_hash(wanted.place), PlaceRow.kind == wanted.kind.value
     )
@@ -407,24 +410,19 @@ def _refuse_moved(connection: Connection, wanted: Claim) -> None:
 
 
 def _gives_way(connection: Connection, other: Claim, managed: Collection[str]) -> bool:
-    """True if a claim is of a warehouse that some server was started with, and holds nothing."""
+    """Whether a claim is of a warehouse that some server was started with, and holds nothing."""
     if other.kind is not Kind.WAREHOUSE or other.owner in managed:
         return False
     return not _holds_anything(connection, other.owner)
 
 
 def _holds_anything(connection: Connection, name: str) -> bool:
-    """True if a warehouse has databases, or dropped tables that can be restored."""
+    """Whether a warehouse has databases, or dropped tables that can be restored."""
     return any(
         connection.execute(select(row.warehouse).where(row.warehouse == name).limit(1)).first()
         for row in (DatabaseRow, DroppedTableRow)
     )
 
 
-def _check_options(name: str, options: Mapping[str, str]) -> None:
-    if any(not key.strip() for key in options):
-        raise Invalid(f"warehouse '{name}': an option has no name")
-
-
 def _not_found(name: str) -> NotFound:
-    return NotFound(f"there is no warehouse '{name}' in the catalog's database")
+    return NotFound(f"warehouse '{name}' does not exist in the catalog's database")
