@@ -29,13 +29,13 @@ ROWS = {"k": [1], "v": [9]}
 REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "columns": (lambda table: table.scan("kv"), "columns is a list of names"),
     "changes": (lambda table: table.changes(0, columns="kv"), "columns is a list of names"),
-    "a number": (lambda table: table.scan([0]), "0 is none"),
+    "a number": (lambda table: table.scan([0]), "columns is a list of names, and 0"),
     "on": (lambda table: table.merge(ROWS, on="kv"), "on is a list of names"),
     "upsert": (lambda table: table.upsert(ROWS, on="k"), "on is a list of names"),
     "analyze": (lambda table: table.analyze("kv"), "columns is a list of names"),
     "matched": (lambda table: table.merge(ROWS, ["k"], when_matched="DELETE"), "'DELETE'"),
     "not matched": (lambda table: table.merge(ROWS, ["k"], when_not_matched="skip"), "'skip'"),
-    "laid over": (lambda table: table.with_options({"write-buffer-size": 5}), "is the int 5"),
+    "an option": (lambda table: table.with_options({"write-buffer-size": 5}), "is the int 5"),
     "option": (lambda table: table.alter(SetOption("read.batch-size", 5)), "is the int 5"),  # type: ignore[arg-type]
     "position": (lambda table: table.consumer("c").reset(1.5), "whole number"),
     "batches": (lambda table: table.scan().to_batches(batch_rows=0), "1 row at least"),
@@ -149,7 +149,7 @@ def test_a_table_is_not_made_of_them(
     ],
 )
 def test_what_rows_are_and_where_is_the_tables_alone(table: Table, option: str, value: str) -> None:
-    with pytest.raises(Invalid, match=f"'{option}' cannot be laid over a table"):
+    with pytest.raises(Invalid, match=f"'{option}' cannot be laid"):
         table.with_options({option: value})
     same = {"bucket": "1", "merge-engine": "deduplicate", "primary-key": "k"}
     table.with_options(same).write({"k": [2]})

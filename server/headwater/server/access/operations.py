@@ -20,13 +20,13 @@ class Rule:
     Attributes:
         scope: The scope that the caller's credential must have; None lets anybody in.
         warehouse: The parameter of the path that names the warehouse; None where none does.
-        is_of_all_warehouses: True if it is about every warehouse, so that a credential for some of
+        is_of_all_warehouses: Whether it is about every warehouse, so that a credential for some of
             them is not enough.
         needs: Tells from a call what a caller who asks permission needs, all of it; none if the
             answer shows no more than the caller may see.
-        ends_rights: True if it may take rights away, restrict somebody, or lead a name to another
+        ends_rights: Whether it may take rights away, restrict somebody, or lead a name to another
             thing.
-        changes_rows: True if it changes the rows of the table that its path names, which is not
+        changes_rows: Whether it changes the rows of the table that its path names, which is not
             for callers who are shown a part of them.
     """
 

@@ -91,11 +91,11 @@ def _describe(parameter: dict[str, Any]) -> None:
 def _describe_fields(schema: dict[str, Any]) -> None:
     """Move the attributes of a model's docstring to the fields that they describe."""
     text = schema.get("description", "")
-    found = _ATTRIBUTES.search(text)
-    if found is not None:
-        schema["description"] = text[: found.start()].rstrip()
+    section = _ATTRIBUTES.search(text)
+    if section is not None:
+        schema["description"] = text[: section.start()].rstrip()
         fields = schema.get("properties", {})
-        for attribute in _ATTRIBUTE.finditer(found["lines"]):
+        for attribute in _ATTRIBUTE.finditer(section["lines"]):
             name = attribute["name"]
             # Models whose JSON is another maker's have its names.
             found_names = (

@@ -152,7 +152,7 @@ class FastLane:
             scope["route"] = request.kind
             scope["path_params"] = request.parameters
             scope["state"][WAREHOUSE] = request.catalog.warehouse
-            with step("fast lane", operation=request.kind.operation):
+            with step("request batching", operation=request.kind.operation):
                 answer = await self._answer(request)
         if request is None or answer is None:
             await self._app(scope, receive, send)

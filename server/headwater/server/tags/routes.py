@@ -70,9 +70,9 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
 )
 def get_tag(catalog: CatalogOf, name: TableName, tag: Segment) -> Response:
     """The tagged snapshot, the tag's creation time and its retention."""
-    found = catalog.tags.get(name, tag)
-    document = GetTagResponse.of(found).model_dump(by_alias=True)
-    return json_response({**document, "snapshot": Raw(found.snapshot.to_json())})
+    info = catalog.tags.get(name, tag)
+    document = GetTagResponse.of(info).model_dump(by_alias=True)
+    return json_response({**document, "snapshot": Raw(info.snapshot.to_json())})
 
 
 @router.post(

@@ -66,16 +66,16 @@ def find_fork(
     """
     path = ""
     if tag is not None:
-        found = None
+        tag_file = None
         if tag and "/" not in tag:
-            found = read_tag_file(context.files, record.layout, tag)
-        if found is None or not 0 < found.snapshot.id <= record.snapshot_id:
+            tag_file = read_tag_file(context.files, record.layout, tag)
+        if tag_file is None or not 0 < tag_file.snapshot.id <= record.snapshot_id:
             raise NotFound(
                 f"table {record.identifier} has no tag '{tag}' on a snapshot of its history",
                 resource_type=ResourceType.TAG,
                 resource_name=tag,
             )
-        snapshot, path = found.snapshot, record.layout.tag(tag)
+        snapshot, path = tag_file.snapshot, record.layout.tag(tag)
     elif number is not None:
         existing = snapshots.kept(record, number)
         if existing is None:
