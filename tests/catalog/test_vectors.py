@@ -67,15 +67,15 @@ def test_vectors_come_back(lake: Lake, kind: str, file_format: str) -> None:
     if kind != "evolved":
         table.compact()
     table.write({"id": [4], "v": [[7, 8, 9]], "f": [None]})
-    found = table.scan().to_arrow()
-    assert found.schema.field("v").type == FLOATS
-    assert found.schema.field("f").type == FLAGS
+    rows = table.scan().to_arrow()
+    assert rows.schema.field("v").type == FLOATS
+    assert rows.schema.field("f").type == FLAGS
     first = (0, 1) if table.schema.primary_keys else (0, 1, 2, 3)
     expected = [*rows(*first).to_pylist(), *rows(2, 3, by=0.5).to_pylist()]
     expected.append({"id": 4, "v": [7.0, 8.0, 9.0], "f": None})
     if kind == "partial":
         expected[2]["f"] = rows(2)["f"][0].as_py()
-    assert found.sort_by("id").to_pylist() == sorted(expected, key=lambda row: row["id"])
+    assert rows.sort_by("id").to_pylist() == sorted(expected, key=lambda row: row["id"])
     assert table.scan(where="v IS NULL").count() == sum(row["v"] is None for row in expected)
     if kind in ("append", "evolved", "keyed", "marked"):
         table.update({"v": None}, where="id = 0")
@@ -109,7 +109,7 @@ def test_what_is_no_vector_is_refused(lake: Lake) -> None:
         with pytest.raises(Unsupported, match="ordered by a column of type fixed_size_list"):
             table.compact(order_by=orders, order_strategy="order")
     for text in ("STRING", "VECTOR<FLOAT, 4>", "VECTOR<DOUBLE, 3>"):
-        with pytest.raises(Invalid, match="cannot become"):
+        with pytest.raises(Invalid, match="cannot be converted"):
             table.alter(UpdateColumnType(("v",), parse_type(text)))
 
 

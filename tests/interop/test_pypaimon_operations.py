@@ -79,7 +79,8 @@ RUST = {
     "tables": [
         ["id", "more", "v"],
         ["id", "v"],
-        "Bad request: cannot drop column 'id': it is a primary key column",
+        "Bad request: Cannot drop partition key or primary key: [id]; make a new table with other "
+        "keys instead",
     ],
     "snapshots": [[[1, 2, 3], [1, 2], [1]], "Resource not found"],
     "views": [

@@ -55,8 +55,8 @@ def test_a_partition_is_replaced_by_rows_without_its_column(
     make(lake, "db.t", numbered(0, 9))
     writer = numbered(30, 32).drop("part").write.format("headwater").mode("overwrite")
     writer.option("partition", json.dumps({"PART": "0"})).save("db.t")
-    found = lake.table("db.t", where="part = '0'").select("id").collect()
-    assert sorted(row["id"] for row in found) == [30, 31]
+    rows = lake.table("db.t", where="part = '0'").select("id").collect()
+    assert sorted(row["id"] for row in rows) == [30, 31]
     assert len(ids(lake, "db.t")) == 8
 
 
@@ -128,8 +128,8 @@ def test_new_columns_come_with_merge_schema_alone(lake: SparkLake, numbered: Num
         "db.t",
         merging=SchemaMerging(),
     )
-    found = lake.table("db.t").select("id", "extra", "more.a", "more.b")
-    assert rows(found) == [
+    rows = lake.table("db.t").select("id", "extra", "more.a", "more.b")
+    assert rows(rows) == [
         (0, None, None, None),
         (1, None, None, None),
         (2, 7, None, None),
@@ -154,7 +154,7 @@ def test_types_widen_only_where_that_is_asked_for(
                merging=SchemaMerging(widens=True))  # fmt: skip
     days = spark.createDataFrame([(4, "2026-01-01")], "n int, s string")
     days = days.withColumn("s", sf.to_date("s"))
-    says = r"column 's' of type STRING cannot become DATE.*'write\.merge-schema\.explicit-cast'"
+    says = r"s\[STRING\] cannot be converted to DATE .*'write\.merge-schema\.explicit-cast'"
     with pytest.raises(Invalid, match=says):
         lake.write(days, "db.t", merging=SchemaMerging(widens=True))
     assert [field.dataType.simpleString() for field in lake.table("db.t").schema] == [

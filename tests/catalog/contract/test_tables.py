@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,14 +23,16 @@ from headwater.storage.schema.change import (
     AddColumn,
     DropColumn,
     RemoveOption,
+    RenameColumn,
     SchemaChange,
     SetOption,
+    UpdateColumnNullability,
     UpdateColumnType,
     UpdateComment,
 )
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.types.data_type import parse_type
+from headwater.storage.types.data_type import DataField, RowType, parse_type
 
 
 def _files(directory: Path) -> list[str]:
@@ -181,10 +184,41 @@ def test_the_type_of_a_column_that_holds_data_changes_as_paimon_casts(
 
 
 @pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (RenameColumn(("dt",), "day"), "Cannot rename partition column: [dt]"),
+        (DropColumn(("dt",)), "Cannot drop partition key or primary key: [dt]"),
+        (DropColumn(("order_id",)), "Cannot drop partition key or primary key: [order_id]"),
+        (UpdateColumnNullability(("order_id",), True), "Cannot change nullability of primary key"),
+    ],
+)
+def test_changes_of_keys_are_rejected_in_paimons_words(
+    catalog: Catalog, table: Identifier, change: SchemaChange, sentence: str
+) -> None:
+    with pytest.raises(Invalid, match=re.escape(sentence)):
+        catalog.tables.alter(table, [change])
+
+
+def test_the_last_column_is_kept(catalog: Catalog, orders: Identifier) -> None:
+    catalog.databases.create(orders.database)
+    row = RowType((DataField(1, "inner", parse_type("INT")),))
+    catalog.tables.create(orders, Schema((DataField(0, "outer", row),)))
+    for path in (("outer",), ("outer", "inner")):
+        with pytest.raises(Invalid, match="Cannot drop all fields in table"):
+            catalog.tables.alter(orders, [DropColumn(path)])
+
+
+@pytest.mark.parametrize(
     ("column", "new_type", "reason"),
     [
-        ("order_id", "STRING", "primary key column"),
-        ("dt", "INT", "partition column"),
+        ("order_id", "STRING", "Cannot update primary key"),
+        ("dt", "INT", r"Cannot update partition column: \[dt\]"),
+        (
+            "amount",
+            "DATE",
+            r"Column type amount\[INT\] cannot be converted to DATE without losing "
+            r"information\.",
+        ),
         ("amount", "DATE", "no cast between"),
         ("amount", "BYTES", "no cast between"),
         ("amount", "BIGINT NOT NULL", "alter-column-null-to-not-null.disabled"),

@@ -214,7 +214,7 @@ def test_a_default_is_a_value_of_its_column(data_type: str, good: str, bad: str)
             "x"
         )
     for text in bad.split():
-        with pytest.raises(Invalid, match="is no value of"):
+        with pytest.raises(Invalid, match="value of"):
             _changed(base, UpdateColumnDefaultValue(("x",), text))
 
 
@@ -247,9 +247,9 @@ def test_columns_of_other_engines_types_are_kept() -> None:
     assert TableSchema.from_json(after.to_json()) == after
     for change, message in (
         (RenameColumn(("image",), "picture"), "bear its name"),
-        (UpdateColumnType(("image",), parse_type("BYTES")), "cannot become"),
+        (UpdateColumnType(("image",), parse_type("BYTES")), "cannot be converted"),
         (UpdateColumnType(("images",), parse_type("STRING")), "in files of type BLOB"),
-        (UpdateColumnType(("note",), parse_type("VARIANT")), "cannot become"),
+        (UpdateColumnType(("note",), parse_type("VARIANT")), "cannot be converted"),
         (UpdateColumnDefaultValue(("doc",), "x"), "no value of VARIANT"),
         (AddColumn(("place",), parse_type("VARIANT NOT NULL")), "NOT NULL"),
     ):
@@ -341,7 +341,7 @@ def test_types_inside_a_column_change_by_their_paths() -> None:
 )
 def test_what_paimon_does_not_cast_is_refused(old: Json, new: Json, reason: str) -> None:
     base = _changed(_schema(), AddColumn(("x",), parse_type(old)))
-    with pytest.raises(Invalid, match=f"'x' of type .* cannot become .*{reason}"):
+    with pytest.raises(Invalid, match=rf"x\[.*\] cannot be converted to .*{reason}"):
         _changed(base, UpdateColumnType(("x",), parse_type(new)), has_snapshots=False)
 
 

@@ -72,12 +72,12 @@ _CAST_FROM: Mapping[Root, tuple[Root, ...]] = {
 
 
 def equal_types(old: DataType, new: DataType) -> bool:
-    """True if two types are equal but for their own nullability."""
+    """Whether two types are equal but for their own nullability."""
     return replace(old, nullable=True) == replace(new, nullable=True)
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """True if every value of `old` is a value of `new`, nullability aside."""
+    """Whether every value of `old` is a value of `new`, nullability aside."""
     if equal_types(old, new):
         return True
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
@@ -103,7 +103,7 @@ def is_widening(old: DataType, new: DataType) -> bool:
 
 
 def keeps_form(old: DataType, new: DataType) -> bool:
-    """True if every value of `old` is one of `new` as it stands: same bits, same hash, same order.
+    """Whether every value of `old` is one of `new` as it stands: same bits, same hash, same order.
 
     A CHAR that is longer is not: it is padded.
     """
@@ -121,7 +121,7 @@ def keeps_form(old: DataType, new: DataType) -> bool:
 
 
 def has_cast(old: DataType, new: DataType) -> bool:
-    """True if Paimon has a rule for the cast (``CastExecutors.resolve``)."""
+    """Whether Paimon has a rule for the cast (``CastExecutors.resolve``)."""
     if not isinstance(new, AtomicType):
         return False
     if isinstance(old, ArrayType | MapType | RowType):
@@ -153,7 +153,11 @@ def refuse_type_change(
     """
     reason = _refusal(old, new, explicit, forbidden)
     if reason is not None:
-        raise Invalid(f"column '{column}' of type {old} cannot become {new}: {reason}")
+        # The first sentence is Paimon's, to the full stop: clients match on it.
+        raise Invalid(
+            f"Column type {column}[{old}] cannot be converted to {new} without losing "
+            f"information. Reason: {reason}"
+        )
 
 
 def _refusal(old: DataType, new: DataType, explicit: bool, forbidden: str) -> str | None:

@@ -148,13 +148,15 @@ class _Draft:
             case DropColumn(path):
                 self._drop(path)
             case UpdateColumnType(path, new_type, keep_nullability):
-                self._refuse_key_change(path, "change the type of")
+                self._refuse_key(path, self.schema.partition_keys, "update partition column")
+                self._refuse_key(path, self.primary_keys, "update primary key")
                 self._refuse_indexed(path, "change the type of")
                 self._replace(path, lambda f: self._retyped(f, path, new_type, keep_nullability))
                 self._refuse_other_buckets(path)
             case UpdateColumnNullability(path, nullable):
                 if nullable:
-                    self._refuse_key(path, self.schema.primary_keys, "primary key", "make nullable")
+                    keys = self.schema.primary_keys
+                    self._refuse_key(path, keys, "change nullability of primary key")
                 self._replace(path, lambda f: self._with_nullability(f, path, nullable))
             case UpdateColumnComment(path, text):
                 self._refuse_directive(path, text, "a column that is there keeps its type")
@@ -172,13 +174,10 @@ class _Draft:
     def _check_option_change(self, key: str, value: str | None) -> None:
         check_option_change(self.options, key, value, has_snapshots=self.has_snapshots)
 
-    def _refuse_key(self, path: tuple[str, ...], keys: Sequence[str], kind: str, do: str) -> None:
+    def _refuse_key(self, path: tuple[str, ...], keys: Sequence[str], change: str) -> None:
         if len(path) == 1 and path[0] in keys:
-            raise Invalid(f"cannot {do} column '{path[0]}': it is a {kind} column")
-
-    def _refuse_key_change(self, path: tuple[str, ...], do: str) -> None:
-        self._refuse_key(path, self.schema.partition_keys, "partition", do)
-        self._refuse_key(path, self.primary_keys, "primary key", do)
+            # Clients match on Paimon's sentence (``SchemaManager.java``).
+            raise Invalid(f"Cannot {change}: [{path[0]}]; make a new table with other keys instead")
 
     def _refuse_default_of_part(self, path: tuple[str, ...]) -> None:
         """Refuse a path to elements of an array or values of a map, which are not fields."""
@@ -240,7 +239,7 @@ class _Draft:
     def _rename(self, path: tuple[str, ...], new_name: str) -> None:
         name = _last(path)
         self._refuse_indexed(path, "rename")
-        self._refuse_key(path, self.schema.partition_keys, "partition", "rename")
+        self._refuse_key(path, self.schema.partition_keys, "rename partition column")
         if not new_name:
             raise Invalid(f"column '{name}' cannot be renamed to an empty name")
 
@@ -260,7 +259,8 @@ class _Draft:
 
     def _drop(self, path: tuple[str, ...]) -> None:
         name = _last(path)
-        self._refuse_key_change(path, "drop")
+        keys = (*self.schema.partition_keys, *self.primary_keys)
+        self._refuse_key(path, keys, "drop partition key or primary key")
         if len(path) == 1:
             dropped = self.fields[_index(self.fields, name)]
             self.options = without_dropped_column(self.options, dropped)
@@ -272,7 +272,10 @@ class _Draft:
         def edit(fields: list[DataField]) -> list[DataField]:
             at = _index(fields, name)
             if len(fields) == 1:
-                raise Invalid(f"cannot drop column '{name}': it is the last one")
+                raise Invalid(
+                    f"Cannot drop all fields in table: column '{name}' is the last one; add "
+                    "another one first"
+                )
             return [*fields[:at], *fields[at + 1 :]]
 
         self.fields = _edit_level(self.fields, path, edit)
