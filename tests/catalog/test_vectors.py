@@ -67,15 +67,15 @@ def test_vectors_come_back(lake: Lake, kind: str, file_format: str) -> None:
     if kind != "evolved":
         table.compact()
     table.write({"id": [4], "v": [[7, 8, 9]], "f": [None]})
-    rows = table.scan().to_arrow()
-    assert rows.schema.field("v").type == FLOATS
-    assert rows.schema.field("f").type == FLAGS
+    table_rows = table.scan().to_arrow()
+    assert table_rows.schema.field("v").type == FLOATS
+    assert table_rows.schema.field("f").type == FLAGS
     first = (0, 1) if table.schema.primary_keys else (0, 1, 2, 3)
     expected = [*rows(*first).to_pylist(), *rows(2, 3, by=0.5).to_pylist()]
     expected.append({"id": 4, "v": [7.0, 8.0, 9.0], "f": None})
     if kind == "partial":
         expected[2]["f"] = rows(2)["f"][0].as_py()
-    assert rows.sort_by("id").to_pylist() == sorted(expected, key=lambda row: row["id"])
+    assert table_rows.sort_by("id").to_pylist() == sorted(expected, key=lambda row: row["id"])
     assert table.scan(where="v IS NULL").count() == sum(row["v"] is None for row in expected)
     if kind in ("append", "evolved", "keyed", "marked"):
         table.update({"v": None}, where="id = 0")

@@ -128,8 +128,8 @@ def test_new_columns_come_with_merge_schema_alone(lake: SparkLake, numbered: Num
         "db.t",
         merging=SchemaMerging(),
     )
-    rows = lake.table("db.t").select("id", "extra", "more.a", "more.b")
-    assert rows(rows) == [
+    merged = lake.table("db.t").select("id", "extra", "more.a", "more.b")
+    assert rows(merged) == [
         (0, None, None, None),
         (1, None, None, None),
         (2, 7, None, None),

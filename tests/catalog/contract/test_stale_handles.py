@@ -210,7 +210,7 @@ CATALOG_OPERATIONS: Mapping[type, Mapping[str, CatalogOperation]] = {
         "protect_table": lambda part, name: part.protect_table(name),
     },
 }
-PARTS = {TableReferences: "references"}
+PARTS: Mapping[type, str] = {TableReferences: "references"}
 NOT_OF_A_TABLE = {
     (Tables, "create"),
     (Tables, "register"),

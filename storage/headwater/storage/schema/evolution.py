@@ -155,8 +155,8 @@ class _Draft:
                 self._refuse_other_buckets(path)
             case UpdateColumnNullability(path, nullable):
                 if nullable:
-                    keys = self.schema.primary_keys
-                    self._refuse_key(path, keys, "change nullability of primary key")
+                    primary = self.schema.primary_keys
+                    self._refuse_key(path, primary, "change nullability of primary key")
                 self._replace(path, lambda f: self._with_nullability(f, path, nullable))
             case UpdateColumnComment(path, text):
                 self._refuse_directive(path, text, "a column that is there keeps its type")
