@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,11 +32,13 @@ from tests.spark.conftest import (
     stored,
 )
 
+from headwater.catalog.table.table import Table
 from headwater.spark import SparkLake
 from headwater.spark.connection import Connection
 from headwater.spark.data_source import source_class
 from headwater.spark.stream.read import StreamReader
 from headwater.storage.errors import CorruptData, Invalid, NotFound
+from headwater.storage.files.local import local_path
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import Json
@@ -380,14 +383,25 @@ def test_a_rolled_back_position_is_an_error_though_its_id_is_taken_again(
     assert stored(lake, TARGET) == copied
 
 
+def _position_of_another_engine(table: Table, snapshot: int) -> Callable[[], object]:
+    """Delete a consumer's file, and return what writes it back, though the snapshot has expired."""
+    consumer = table.consumer("copy")
+    consumer.reset(snapshot)
+    path = Path(local_path(table.storage.layout.location)) / "consumer" / "consumer-copy"
+    position = path.read_bytes()
+    consumer.delete()
+    return partial(path.write_bytes, position)
+
+
 @pytest.mark.modes
 @pytest.mark.usefixtures("keyed")
 def test_an_expired_position_is_an_error_not_a_gap(lake: SparkLake, follow: Follow) -> None:
     for version in range(3):
         write(lake, 0, 10, f"v{version}")
     table = lake.catalog.table(SOURCE)
+    restore = _position_of_another_engine(table, 2)
     table.expire_snapshots(retain_min=1, retain_max=1)
-    table.consumer("copy").reset(2)
+    restore()
     with pytest.raises(StreamingQueryException, match="snapshot 2 has expired"):
         catch_up(follow(consumer_id="copy"))
     assert stored(lake, TARGET) == []
@@ -541,7 +555,7 @@ def test_two_queries_do_not_share_a_consumer(lake: SparkLake, follow: Follow, fo
         assert stored(lake, TARGET) == []
         assert position(lake, "copy") == 1
         hold.advance(2)
-        # A consumer of its own is no other query's.
+        # A consumer of its own belongs to one query only.
         assert catch_up(follow("third", consumer_id="own")) == 10
     write(lake, 10, 20)
     assert catch_up(follow("second", consumer_id="copy")) == 10
@@ -723,8 +737,9 @@ def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, fold
     for start in range(0, 20, 5):
         write(lake, start, start + 5)
     table = lake.catalog.table(SOURCE)
+    restore = _position_of_another_engine(table, 1)
     table.expire_snapshots(retain_min=2, retain_max=2)
-    table.consumer("copy").reset(1)
+    restore()
     starts = ({"consumer-id": "copy"}, {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"})
     for options in starts:
         failing = _reader(folder, **options)
@@ -738,18 +753,18 @@ def test_a_start_that_expired_is_an_error_or_another_start(lake: SparkLake, fold
         offset = full.initialOffset()
         full.stop()
         assert (offset["snapshotId"], offset["changes"]) == (4, False)
-        table.consumer("copy").reset(1)
+        restore()
     with pytest.raises(Invalid, match="must be one of fail, earliest, latest-full"):
         data_source(folder, SOURCE, **{"headwater.expired-start": "late"}).schema()
 
 
 def _ids(reader: StreamReader, start: Offset, end: Offset) -> list[int]:
-    found = [
+    numbers = [
         batch["id"].to_pylist()
         for partition in reader.partitions(start, end)
         for batch in reader.read(partition)
     ]
-    return sorted(number for ids in found for number in ids)
+    return sorted(number for ids in numbers for number in ids)
 
 
 @pytest.mark.usefixtures("appended")
@@ -775,11 +790,11 @@ def test_a_repeated_first_batch_begins_where_the_query_began(
     assert again.initialOffset() != begin
     assert _ids(again, again.initialOffset(), end) == wanted
     # What follows begins where a batch ended, until an offset is as the one before it.
-    found, last = list(wanted), end
+    numbers, last = list(wanted), end
     while (following := again.latestOffset(last, ReadAllAvailable())) != last:
-        found += _ids(again, last, following)
+        numbers += _ids(again, last, following)
         last = following
-    assert sorted(found) == [*range(10 if "scan.mode" in options else 0, 15), *range(20, 25)]
+    assert sorted(numbers) == [*range(10 if "scan.mode" in options else 0, 15), *range(20, 25)]
 
 
 @pytest.mark.modes
@@ -790,13 +805,13 @@ def test_a_first_batch_that_failed_is_repeated_as_it_was(
     write(lake, 0, 5)
     write(lake, 5, 10)
     is_broken = True
-    found: list[int] = []
+    numbers: list[int] = []
 
     def take(batch: DataFrame, _: int) -> None:
         ids = [row.id for row in batch.select("id").collect()]
         if is_broken:
             raise ValueError("broken")
-        found.extend(ids)
+        numbers.extend(ids)
 
     def run() -> None:
         stream = spark.readStream.format("headwater").option("read.stream.maxFilesPerTrigger", "1")
@@ -808,7 +823,7 @@ def test_a_first_batch_that_failed_is_repeated_as_it_was(
     is_broken = False
     write(lake, 10, 15)
     run()
-    assert sorted(found) == list(range(15))
+    assert sorted(numbers) == list(range(15))
 
 
 @pytest.mark.usefixtures("appended")
@@ -830,7 +845,7 @@ def test_a_consumer_holds_the_full_read_that_it_begins_with(lake: SparkLake, fol
     assert (info.next_snapshot, info.full_read) == (3, True)
     killed.stop()
 
-    # Nobody knows whether all rows were written: the next one begins anew, and with the same rows.
+    # Nobody knows whether all rows were written: the next one begins with the same rows.
     reader = _reader(folder, **options)
     assert reader.initialOffset() == begin
     assert _ids(reader, begin, end) == list(range(15))

@@ -236,7 +236,7 @@ def test_a_dry_run_tells_of_manifests(
     for argument, problem in (
         ("manifest_sort_enabled => false", "always sorted"),
         ("manifest_sort_partition_field => 'id'", r"in their order \(p\), not by 'id' first"),
-        ("manifest_sort_max_rewrite_size => '1 gb'", "or none"),
+        ("manifest_sort_max_rewrite_size => '1 gb'", "or nothing is"),
     ):
         with pytest.raises(Unsupported, match=problem):
             run(f"{call}, {argument})")
