@@ -1,6 +1,6 @@
 """Every pair of operations on a table, interleaved at their steps on files and SQL.
 
-`make test-modes` runs all pairs. `make test` runs those in which races were found, and a sample of
+`make test-interleavings` runs all pairs, for an hour or more. `make test` runs those in which races were found, and a sample of
 the others; HEADWATER_INTERLEAVING_SEED chooses another sample.
 """
 
@@ -82,7 +82,7 @@ def test_pairs_that_had_races_have_none(
     _check_pair(interleaver(state), state, first, second)
 
 
-@pytest.mark.modes
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "first", "second"), [pair for pair in PAIRS if pair not in RACES]
 )
