@@ -1,7 +1,7 @@
 """Every pair of operations on a table, interleaved at their steps on files and SQL.
 
-`make test-interleavings` runs all pairs, for an hour or more. `make test` runs those in which races were found, and a sample of
-the others; HEADWATER_INTERLEAVING_SEED chooses another sample.
+`make test-interleavings` runs all pairs, for an hour or more. `make test` runs those in which
+races were found, and a sample of the others; HEADWATER_INTERLEAVING_SEED chooses another sample.
 """
 
 from __future__ import annotations
