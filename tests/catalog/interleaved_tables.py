@@ -49,6 +49,8 @@ Rows = tuple[tuple[object, ...], ...]
 
 _START_MILLIS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 _READS = ("read", "open", "size of")
+# A file of Avro ends with random bytes, which are after each of its blocks, too.
+_AVRO, _MARK_BYTES = b"Obj\x01", 16
 _UNDROP_MILLIS = 30 * 24 * 3_600_000
 
 
@@ -119,6 +121,7 @@ class StartingState:
         self.paths: dict[str, str] = {}
         self._url = f"sqlite:///{self.home / DATABASE_FILE}"
         self._changed: set[str] = set()
+        self._databases: dict[str, SqlDatabase] = {}
         connect(self.home).close()
         with self.opened("0") as lake:
             lake.create_database("s")
@@ -156,17 +159,23 @@ class StartingState:
         The change feed is left out, which has the same events in another order.
         """
         digest = hashlib.blake2b()
-        changed = {Path(path) for path in self._changed}
-        for root in sorted(changed):
-            for path in [root, *sorted(root.rglob("*"))]:
-                content = path.read_bytes() if path.is_file() else b"is not a file"
+        there: set[Path] = set()
+        for path in map(Path, self._changed):
+            there |= {path, *path.rglob("*")}
+        for path in sorted(there):
+            if path.is_file():
+                content = path.read_bytes()
+                if content.startswith(_AVRO):
+                    content = content.replace(content[-_MARK_BYTES:], b"")
                 digest.update(f"{path} {len(content)}\n".encode())
                 digest.update(content)
+            elif path in self._files:
+                digest.update(f"{path} is gone\n".encode())
         connection = sqlite3.connect(self.home / DATABASE_FILE)
         try:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             for (name,) in names.fetchall():
-                if name.startswith("hw_event"):
+                if name.startswith(("hw_event", "sqlite_")):
                     continue
                 digest.update(repr(connection.execute(f"SELECT * FROM {name}").fetchall()).encode())
         finally:
@@ -190,7 +199,7 @@ class StartingState:
             monotonic=lambda: self.now_millis / 1000,
         )
         warehouse = str(self.home / WAREHOUSE_FOLDER)
-        database = SqlDatabase(open_engine(self._url), runtime)
+        database = self._database(user, runtime)
         catalog = SqlCatalog.on(
             database,
             warehouse="main",
@@ -207,6 +216,15 @@ class StartingState:
         vars(catalog)["table_files"] = table_files
         with Lake(catalog, catalog.runtime) as lake:
             yield lake
+
+    def _database(self, user: str, runtime: Runtime) -> SqlDatabase:
+        """The database with a clock and names of its own, and with SQL that was compiled before."""
+        if user not in self._databases:
+            self._databases[user] = SqlDatabase(open_engine(self._url), runtime)
+        database = self._databases[user].shared()
+        database.clock = runtime.new_clock()
+        database.runtime = runtime.with_clock(database.clock)
+        return database
 
     def _now(self) -> int:
         return self.now_millis

@@ -12,7 +12,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.tables import TableInfo
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.pointer import CatalogPointer
-from headwater.catalog.table.presence import CatalogPresence, ExternalPointer
+from headwater.catalog.table.presence import CatalogPresence, ExternalPointer, follow_up
 from headwater.catalog.table.references import references_of
 from headwater.storage.capabilities import QUERY_AUTH
 from headwater.storage.files.access import FileAccess
@@ -191,6 +191,12 @@ class TableHandle:
         self._storage = self._make_storage()
         return self
 
+    def _refreshed(self) -> Self:
+        """The handle after a change; of a table that was dropped since, as it was."""
+        with follow_up(self._storage):
+            self.refresh()
+        return self
+
     @property
     def laid_over(self) -> Mapping[str, str]:
         """The options that this handle has and its table does not say."""
@@ -219,4 +225,4 @@ class TableHandle:
         """
         check_changes(self.name, changes)
         self._catalog.tables.alter(self._info.identifier, changes)
-        return self.refresh()
+        return self._refreshed()

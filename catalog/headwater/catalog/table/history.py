@@ -14,6 +14,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.catalog.model.tags import TagInfo
 from headwater.catalog.table.consumer import Consumer
 from headwater.catalog.table.handle import TableHandle
+from headwater.catalog.table.presence import follow_up
 from headwater.catalog.table.snapshots import Snapshots
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.jobs.deletion import delete_tag
@@ -173,7 +174,7 @@ class TableHistory(TableHandle):
             Conflict: A snapshot, tag or changelog still refers to a later one.
         """
         self._catalog.snapshots.rollback_schema(self.identifier, schema_id)
-        return self.refresh()
+        return self._refreshed()
 
     def tags(self) -> list[TagInfo]:
         """The tags, by name."""
@@ -210,7 +211,8 @@ class TableHistory(TableHandle):
         """
         millis = None if retained is None else retained // timedelta(milliseconds=1)
         self._catalog.tags.create(self.identifier, name, snapshot_id, retained_millis=millis)
-        tell_of_tag(self._storage, name)
+        with follow_up(self._storage):
+            tell_of_tag(self._storage, name)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag, and the files that it alone kept.
@@ -299,7 +301,7 @@ class TableHistory(TableHandle):
             NotFound: There is no such branch.
         """
         self._catalog.branches.fast_forward(self.identifier, name)
-        return self.refresh()
+        return self._refreshed()
 
     def drop_branch(self, name: str) -> None:
         """Drop a branch; NotFound, or Invalid when the table's options refer to it."""

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 
 from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.model.branches import branch_of
+from headwater.catalog.table.presence import follow_up
 from headwater.catalog.table.reading import ReadableTable
 from headwater.catalog.table.references import references_of
 from headwater.storage.capabilities import Operation
@@ -206,7 +207,8 @@ class TableLifecycle(ReadableTable):
             NotFound: There is no such tag.
         """
         self._catalog.tags.rename(self.identifier, name, new_name)
-        tell_of_tag(self._storage, new_name)
+        with follow_up(self._storage):
+            tell_of_tag(self._storage, new_name)
 
     def replace_tag(
         self, name: str, snapshot_id: int | None = None, *, retained: timedelta | None = None
@@ -227,8 +229,9 @@ class TableLifecycle(ReadableTable):
             raise Invalid(f"tag '{name}': it must be kept for at least 1 ms")
         replaced = self.tag(name).snapshot
         self._catalog.tags.replace(self.identifier, name, snapshot_id, retained_millis=millis)
-        tell_of_tag(self._storage, name)
-        delete_unreferenced_snapshot(self._storage, self.pointer, self.references, replaced)
+        with follow_up(self._storage):
+            tell_of_tag(self._storage, name)
+            delete_unreferenced_snapshot(self._storage, self.pointer, self.references, replaced)
 
     def compact_manifests(self) -> Snapshot | None:
         """Rewrite the list of the table's files in the order of their partitions; no data changes.

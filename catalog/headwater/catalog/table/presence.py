@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.catalog.model.identifier import Identifier
-from headwater.storage.errors import CorruptData, NotFound, Unavailable
+from headwater.storage.errors import CorruptData, NotFound, ResourceType, Unavailable
 from headwater.storage.snapshot.files import FileSnapshotPointer
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TablePresence, TableStorage
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     # Spark's tasks import this module, and do without the catalog.
     from headwater.catalog.model.catalog import Catalog
 
-__all__ = ["CatalogPresence", "ExternalPointer", "PickledPresence", "reports_dropped_tables"]
+__all__ = ["CatalogPresence", "ExternalPointer", "PickledPresence", "follow_up", "reports_dropped_tables"]
 
 C = TypeVar("C")
 
@@ -84,6 +85,20 @@ class ExternalPointer(FileSnapshotPointer):
         """The latest snapshot; NotFound (TABLE) when the table was dropped."""
         self.presence.require()
         return super().latest()
+
+
+@contextmanager
+def follow_up(storage: TableStorage) -> Generator[None]:
+    """For what follows a change that the catalog has made: a dropped table needs none of it.
+
+    The change was made before the table was dropped, and is not reported as rejected.
+    """
+    try:
+        with storage.reporting_drop():
+            yield
+    except NotFound as error:
+        if error.resource_type is not ResourceType.TABLE:
+            raise
 
 
 def reports_dropped_tables(owner: type[C]) -> type[C]:

@@ -90,18 +90,24 @@ def _problem(files: FileAccess, layout: TableLayout, hint: str) -> str | None:
         is_right = not snapshots or number in snapshots
     elif hint == layout.earliest_hint:
         is_right = not snapshots or number in snapshots or number < snapshots[0]
-        if is_right and snapshots and number > snapshots[0]:
+        if is_right and snapshots and number > snapshots[0] and not _deletes(files, layout):
             return f"names number {number}, and hides snapshot {snapshots[0]} from some readers"
     elif hint == layout.earliest_changelog_hint:
         # Where all changelogs have expired, it names the earliest snapshot.
         there = [*changelogs, *snapshots]
         is_right = not there or number in there or number < there[0]
-        if is_right and changelogs and number > changelogs[0]:
+        if is_right and changelogs and number > changelogs[0] and not _deletes(files, layout):
             return f"names number {number}, and hides changelog {changelogs[0]} from some readers"
     else:
         may_be_lost = bool(changelogs and snapshots) and changelogs[-1] < number < snapshots[0]
         is_right = not changelogs or number in changelogs or may_be_lost
     return None if is_right else f"names number {number}, which does not exist"
+
+
+def _deletes(files: FileAccess, layout: TableLayout) -> bool:
+    """Whether a deletion is open, which writes the hints before it deletes snapshots."""
+    prefix = layout.deletion("").rpartition("/")[2]
+    return any(status.name.startswith(prefix) for status in files.list(layout.manifest_directory))
 
 
 def late_hint(files: FileAccess, layout: TableLayout, latest: int) -> str | None:

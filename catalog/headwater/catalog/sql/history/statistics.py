@@ -25,7 +25,7 @@ from sqlalchemy.engine import Connection
 from headwater.catalog.model.principal import current_name
 from headwater.catalog.sql.database.column_types import SORT_NAME_LENGTH
 from headwater.catalog.sql.database.context import CatalogContext
-from headwater.catalog.sql.database.models import PartitionRow, SchemaRow
+from headwater.catalog.sql.database.models import PartitionRow, SchemaRow, TableRow
 from headwater.catalog.sql.database.prepared import (
     Change,
     Prepared,
@@ -34,8 +34,9 @@ from headwater.catalog.sql.database.prepared import (
     padded,
     run_together,
 )
-from headwater.catalog.sql.queries.lookup import TableRecord
+from headwater.catalog.sql.queries.lookup import TableRecord, table_not_found
 from headwater.catalog.sql.queries.names import partition_name
+from headwater.storage.errors import Conflict
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import PartitionStatistics
@@ -293,14 +294,27 @@ def _few(rows: Sequence[T]) -> Iterable[Sequence[T]]:
 
 
 def read_schema(connection: Connection, record: TableRecord) -> TableSchema:
-    """The latest schema of a table and branch."""
+    """The latest schema of a table and branch.
+
+    Raises:
+        NotFound: The table was purged since the record was read (TABLE).
+        Conflict: Its schema was rolled back, or the branch dropped, since then.
+    """
     document = connection.execute(
         select(SchemaRow.document).where(
             SchemaRow.table_id == record.id,
             SchemaRow.branch == record.branch,
             SchemaRow.schema_id == record.schema_id,
         )
-    ).scalar_one()
+    ).scalar_one_or_none()
+    if document is None:
+        exists = select(TableRow.id).where(TableRow.id == record.id)
+        if connection.execute(exists).one_or_none() is None:
+            raise table_not_found(record.identifier)
+        raise Conflict(
+            f"table {record.identifier} was changed meanwhile, and its schema {record.schema_id} "
+            "is gone; look, then retry"
+        )
     return TableSchema.from_json(document, f"schema {record.schema_id} of {record.identifier}")
 
 

@@ -4,8 +4,9 @@ A backup of the database holds the decisions that storage had yet to follow at t
 and went on; to follow them once more would put an expired snapshot back as the latest, or delete
 what was committed since. Such a decision shows by files that are newer than it.
 
-A decision that deletes files has their marks. Whatever is left of them when it is applied, in
-whichever order others deleted some, has one of these marks; a file written since has none.
+A decision that deletes files has the marks of those that the database knows. As long as one of them
+is left, whichever of the others were deleted, storage has not gone on: files are written under these
+numbers only when all are gone, and have no mark.
 """
 
 from __future__ import annotations
@@ -117,11 +118,19 @@ def refuse_overtaken(
     later = [each for each in numbered_files(files.list(directory), prefix) if each > number]
     if decision.document is None or not later:
         return
-    data = _read(files, f"{directory}/{prefix}{later[0]}")
-    if data is None or json.loads(decision.document).get(str(later[0])) == _mark(data):
+    marked = json.loads(decision.document)
+    contents = ((each, _read(files, f"{directory}/{prefix}{each}")) for each in later)
+    first: tuple[int, bytes] | None = None
+    for each, data in contents:
+        # One without a mark may be beside them: a reconciled database knows the latest alone.
+        if data is not None and marked.get(str(each)) == _mark(data):
+            return
+        if first is None and data is not None:
+            first = each, data
+    if first is None:
         return
-    own = find_snapshot_document(connection, table_id, layout.branch, later[0])
-    if decision.action == "forward" and own is not None and _mark(data) == _mark(own.encode()):
+    own = find_snapshot_document(connection, table_id, layout.branch, first[0])
+    if decision.action == "forward" and own is not None and _mark(first[1]) == _mark(own.encode()):
         # What was to be deleted is, and what the other branch has is being put.
         last = connection.execute(
             select(BranchRow.snapshot_id).where(
