@@ -85,7 +85,7 @@ def migrated_url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: New
 
 
 class Clock:
-    """A clock that a test turns; names and waiting are real enough."""
+    """A clock that a test turns; names and waiting are real enough. A copy stands still."""
 
     def __init__(self) -> None:
         self.millis = 1_700_000_000_000
@@ -111,12 +111,17 @@ class Clock:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(
-            lambda: self.millis + self.wrong_by,
-            lambda: str(uuid.uuid4()),
-            self._sleep,
-            monotonic=lambda: self.millis / 1000,
-        )
+        return Runtime(self._now, _new_uuid, self._sleep, monotonic=self._monotonic)
+
+    def _now(self) -> int:
+        return self.millis + self.wrong_by
+
+    def _monotonic(self) -> float:
+        return self.millis / 1000
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 @pytest.fixture

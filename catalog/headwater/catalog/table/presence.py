@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     # Spark's tasks import this module, and do without the catalog.
     from headwater.catalog.model.catalog import Catalog
 
-__all__ = ["CatalogPresence", "ExternalPointer", "PickledPresence", "follow_up", "reports_dropped_tables"]
+__all__ = [
+    "CatalogPresence",
+    "ExternalPointer",
+    "PickledPresence",
+    "follow_up",
+    "reports_dropped_tables",
+]
 
 C = TypeVar("C")
 
