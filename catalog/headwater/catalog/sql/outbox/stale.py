@@ -4,9 +4,9 @@ A backup of the database holds the decisions that storage had yet to follow at t
 and went on; to follow them once more would put an expired snapshot back as the latest, or delete
 what was committed since. Such a decision shows by files that are newer than it.
 
-A decision that deletes files has the marks of those that the database knows. As long as one of them
-is left, whichever of the others were deleted, storage has not gone on: files are written under these
-numbers only when all are gone, and have no mark.
+A decision that deletes files has the marks of those that the database knows. As long as one of
+them is left, whichever of the others were deleted, storage has not gone on: files are written under
+these numbers only when all are gone, and have no mark.
 """
 
 from __future__ import annotations
