@@ -79,10 +79,6 @@ test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks a
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
 	@$(PYTEST) $(SHARED) -m "modes and not spark and not slow and not mariadb and not mysql and not interop and not interop_java" $(ARGS)
 
-.PHONY: test-interleavings
-test-interleavings: $(READY) ## Interleave all pairs of operations on a table, for an hour or more
-	@$(PYTEST) $(SHARED) tests/catalog/test_interleavings.py $(ARGS)
-
 .PHONY: test-spark-modes
 test-spark-modes: java $(READY) ## Run Spark's tests that `make test` has no time for
 	@$(PYTEST) -m "modes and spark and not slow and not interop and not interop_java" $(ARGS)

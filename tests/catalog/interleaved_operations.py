@@ -64,6 +64,7 @@ class Operation:
         deletes: Whether it deletes files.
         rewrites_history: Whether it gives the table another history.
         removes: The tags that it may remove.
+        interim: How the names of tags begin that it creates and removes again.
         position: The consumer that it sets, and the snapshot that this has to read next.
     """
 
@@ -73,6 +74,7 @@ class Operation:
     deletes: bool = False
     rewrites_history: bool = False
     removes: frozenset[str] = frozenset()
+    interim: str | None = None
     position: tuple[str, int] | None = None
 
     def __str__(self) -> str:
@@ -83,9 +85,11 @@ def _changes(name: str, *calls: Call, removes: str = "", deletes: bool = False) 
     return Operation(name, calls, deletes=deletes, removes=frozenset(removes.split()))
 
 
-def _maintains(name: str, call: Call, *, removes: str = "") -> Operation:
-    names = frozenset(removes.split())
-    return Operation(name, [call], maintains=frozenset({0}), deletes=True, removes=names)
+def _maintains(
+    name: str, call: Call, *, removes: str = "", interim: str | None = None
+) -> Operation:
+    names, every = frozenset(removes.split()), frozenset({0})
+    return Operation(name, [call], every, deletes=True, removes=names, interim=interim)
 
 
 def _rewrites(name: str, call: Call, *, removes: str = "") -> Operation:
@@ -167,7 +171,12 @@ OPERATIONS: Mapping[str, Sequence[Operation]] = {
         *_BESIDE_BRANCH,
         *_BESIDE_TAGS,
         _changes("rename_tag", lambda it: it.table.rename_tag("kept", "renamed"), removes="kept"),
-        _maintains("create_due_tags", lambda it: it.table.create_due_tags(), removes="2023-11-13"),
+        _maintains(
+            "create_due_tags",
+            lambda it: it.table.create_due_tags(),
+            removes="2023-11-13",
+            interim="2023-11-",
+        ),
         _changes("branch_of_tag", lambda it: it.table.create_branch("d", tag="kept")),
         _changes("branch_of_snapshot", lambda it: it.table.create_branch("e", snapshot_id=5)),
         _changes("rename_branch", lambda it: it.table.rename_branch("c", "z")),

@@ -30,6 +30,8 @@ __all__ = ["Interleaver", "Run"]
 _REJECTIONS = (AlreadyExists, Conflict, Invalid, NotFound)
 _HELD = {"reader": 7, "feed": 2}
 _ANOTHER = "9999"
+# What was done before a table was dropped is reported with the drop.
+_CREATED = "was created, and is gone"
 
 _View: TypeAlias = Mapping[str, object]
 """What a user sees: rows of branches and tags, positions of consumers and so on, by name."""
@@ -83,6 +85,11 @@ class _Progress:
         """Whether it succeeded, or was rejected in a way that callers expect."""
         return self.error is None or isinstance(self.error, _REJECTIONS)
 
+    def leaves(self, name: str) -> bool:
+        """Whether it was stopped by an error, and leaves a tag that it was to remove again."""
+        interim = self.operation.interim
+        return self.error is not None and bool(interim) and name.startswith(f"tag {interim}")
+
     @property
     def steps(self) -> Sequence[_Step]:
         """The calls that had an effect, or may have had."""
@@ -122,11 +129,16 @@ class Interleaver:
         self._orders: dict[Sequence[tuple[str, int]], _View | None] = {}
         self._findings: dict[tuple[bytes, object], _Findings] = {}
 
-    def pair(self, first: Operation, second: Operation) -> Iterator[Run]:
+    def pair(self, first: Operation, second: Operation, *, in_parts: bool = False) -> Iterator[Run]:
         """Interleave two operations in all ways that may differ.
 
-        The first one is stopped at each step while the second one runs. Where the first one deletes
-        files, the second one is also stopped after each transaction that it goes on from.
+        The first one is stopped at each step while the second one runs.
+
+        Args:
+            first: Is stopped, and goes on when the second one has ended.
+            second: Runs meanwhile.
+            in_parts: Where the first one deletes files, the second one is also stopped after each
+                transaction that it goes on from.
         """
         runs: list[Run] = []
 
@@ -135,7 +147,7 @@ class Interleaver:
             return runs[-1].interleaving
 
         decisions = max(each.second.decisions for each in explore(run))
-        for commits in range(1, first.deletes * decisions + 1):
+        for commits in range(1, (in_parts and first.deletes) * decisions + 1):
             for _ in explore(partial(run, commits=commits)):
                 pass
         yield from runs
@@ -165,7 +177,7 @@ class Interleaver:
                 call(client)
             except BaseException as error:
                 progress.error = error
-                progress.done += index in operation.maintains
+                progress.done += index in operation.maintains or _CREATED in str(error)
                 if isinstance(error, HeadwaterError):
                     return
                 raise
@@ -218,7 +230,8 @@ class Interleaver:
             # It may do a part of what is due: so each thing is looked at for itself.
             for name in sorted({name for seen in (view, *views) for name in seen}):
                 values = [seen.get(name) for seen in views]
-                if view.get(name) not in values:
+                is_interim = any(mine.leaves(name) for mine in progress)
+                if view.get(name) not in values and not is_interim:
                     yield f"{name} is {view.get(name)}, in any order one of {values}"
 
     def _in_order(self, order: Sequence[_Step]) -> _View | None:

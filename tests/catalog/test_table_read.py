@@ -75,8 +75,8 @@ def test_a_scan_keeps_to_its_snapshot(table: Table) -> None:
 
 def test_splits_are_read_elsewhere(table: Table) -> None:
     scan = pickle.loads(pickle.dumps(table.scan(columns=["id"], where="v IS NOT NULL")))
-    found = [batch for split in scan.splits for batch in scan.read_split(split)]
-    assert ids(pa.Table.from_batches(found)) == [1, 2, 3]
+    batches = [batch for split in scan.splits for batch in scan.read_split(split)]
+    assert ids(pa.Table.from_batches(batches)) == [1, 2, 3]
 
 
 def test_a_partition_filter_leaves_files_out(table: Table) -> None:
@@ -207,7 +207,7 @@ def test_rows_that_are_all_held_come_in_large_batches(lake: Lake) -> None:
     assert held.column("id").num_chunks == 1
     # Few rows may pass a filter, and nested values may be too large for a batch of so many.
     for scan in (made.scan(columns=["id"], where="id >= 0"), made.scan()):
-        found = scan.to_arrow()
-        assert found.column("id").equals(rows.column("id"))
-        assert max(len(chunk) for chunk in found.column("id").chunks) <= 65536
+        data = scan.to_arrow()
+        assert data.column("id").equals(rows.column("id"))
+        assert max(len(chunk) for chunk in data.column("id").chunks) <= 65536
     assert max(batch.num_rows for batch in made.scan(columns=["id"]).to_batches()) <= 65536

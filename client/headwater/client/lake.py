@@ -24,7 +24,13 @@ from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
 from headwater.client.inspect import LakeInspect
-from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.errors import (
+    AlreadyExists,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    ResourceType,
+)
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.files.location import new_folder
 from headwater.storage.jobs.clone import clone_files
@@ -406,8 +412,9 @@ class Lake:
         """Make a table of another one's snapshot, from this lake or from another; its handle.
 
         All files of the snapshot are copied, and their sizes checked, so that neither table depends
-        on the other. The clone has all schemas, and the snapshot as its only one. What a clone that
-        fails has copied stays in the directory of the new table, which no catalog knows; delete it.
+        on the other. The clone has all schemas, and the snapshot as its only one. It lies in a
+        directory that no other table ever has. If its copying fails, the directory is deleted; a
+        clone that is killed, or whose name was taken meanwhile, leaves it, and no catalog knows it.
 
         Args:
             source: The table.
@@ -418,7 +425,7 @@ class Lake:
         Raises:
             AlreadyExists: There is a table of that name.
             NotFound: The database, tag or snapshot does not exist.
-            Invalid: Both are given, or there are files where the clone would lie.
+            Invalid: Both are given.
             CorruptData: A file of the snapshot is missing, or has another size than it says.
             Unsupported: Some of the table's files lie outside its directory.
         """
@@ -443,12 +450,17 @@ class Lake:
         else:
             snapshot = source.latest_snapshot()
         database = self._catalog.databases.get(identifier.database)
-        folder = new_folder(identifier.table, self.runtime.new_uuid())
-        location = f"{database.location.rstrip('/')}/{folder}"
+        id_ = self.runtime.new_uuid()
+        folder = new_folder(identifier.table, id_).removesuffix(f"-{id_}")
+        location = f"{database.location.rstrip('/')}/{folder}-{id_}"
         # No data token is for a table that is not there yet.
         place = replace(source.info, identifier=identifier, path=location, is_external=True)
         files = self._catalog.table_files(place)
-        clone_files(source.storage, snapshot, files, TableLayout(location))
+        try:
+            clone_files(source.storage, snapshot, files, TableLayout(location))
+        except HeadwaterError:
+            files.delete_tree(location)
+            raise
         return self.register_table(name, location)
 
     def rename_table(self, source: str, destination: str) -> None:

@@ -41,12 +41,14 @@ class RestTags:
         snapshot_id: int | None = None,
         *,
         retained_millis: int | None = None,
+        snapshot_uuid: str | None = None,
     ) -> None:
-        """Name a snapshot (the latest when None); AlreadyExists (TAG)."""
+        """Name a snapshot (the latest when None); AlreadyExists (TAG), NotFound (SNAPSHOT)."""
         body = CreateTagRequest(
             tag_name=tag,
             snapshot_id=snapshot_id,
             time_retained=None if retained_millis is None else f"{retained_millis} ms",
+            snapshot_uuid=snapshot_uuid,
         )
         self._requests.post(Empty, body, *table_path(identifier), "tags", of=identifier)
 

@@ -232,3 +232,19 @@ def test_a_tag_is_renamed_and_replaced(
     with pytest.raises(NotFound) as missing:
         catalog.tags.replace(history, "new", 9)
     assert missing.value.resource_type is ResourceType.SNAPSHOT
+
+
+def test_a_tag_of_a_snapshot_by_its_uuid_is_of_no_other(
+    catalog: Catalog, history: Identifier, snapshot: MakeSnapshot
+) -> None:
+    """After a rollback, another commit has the number."""
+    before = catalog.snapshots.get(history, "4")
+    catalog.tags.create(history, "kept", 3, snapshot_uuid=catalog.snapshots.get(history, "3").uuid)
+    catalog.snapshots.rollback_to_snapshot(history, 3)
+    commit(catalog, history, snapshot(4))
+    with pytest.raises(NotFound, match="was rolled back") as gone:
+        catalog.tags.create(history, "new", 4, snapshot_uuid=before.uuid)
+    assert gone.value.resource_type is ResourceType.SNAPSHOT
+    catalog.tags.create(history, "new", 4)
+    assert catalog.tags.get(history, "new").snapshot.uuid != before.uuid
+    assert catalog.tags.get(history, "kept").snapshot.id == 3

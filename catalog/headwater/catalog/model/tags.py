@@ -39,11 +39,18 @@ class Tags(Protocol):
         snapshot_id: int | None = None,
         *,
         retained_millis: int | None = None,
+        snapshot_uuid: str | None = None,
     ) -> None:
-        """Name a snapshot (the latest when None); AlreadyExists (TAG).
+        """Name a snapshot (the latest when None); AlreadyExists (TAG), NotFound (SNAPSHOT).
 
-        A tag is kept for as long as the table's ``tag.default-time-retained`` says when
-        `retained_millis` is None, and for ever without that option.
+        Args:
+            identifier: The table or branch.
+            tag: The tag's name.
+            snapshot_id: The snapshot.
+            retained_millis: How long the tag is kept, in ms; None is as long as the table's
+                ``tag.default-time-retained`` says, and for ever without that option.
+            snapshot_uuid: The snapshot's uuid, where its number alone does not do: a rollback may
+                have given that to another commit, and the snapshot is then not found.
         """
         ...
 

@@ -279,13 +279,22 @@ class TableHistory(TableHandle):
 
         Raises:
             AlreadyExists: There is a branch of that name.
-            NotFound: There is no such tag or snapshot.
+            NotFound: There is no such tag or snapshot, or the table was dropped before the branch
+                or, as the message then says, right after it.
             Invalid: It cannot be the name of a branch, or both are given.
         """
         self._catalog.branches.create(
             self.identifier, name, from_tag=tag, from_snapshot=snapshot_id
         )
-        return self.branch(name)
+        try:
+            return self.branch(name)
+        except NotFound as error:
+            raise NotFound(
+                f"branch '{name}' of table {self.name} was created, and is gone: the branch or the "
+                "table was dropped or renamed since",
+                resource_type=error.resource_type,
+                resource_name=error.resource_name,
+            ) from error
 
     def rename_branch(self, name: str, new_name: str) -> None:
         """Give a branch another name; AlreadyExists, NotFound, Invalid."""

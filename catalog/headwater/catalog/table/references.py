@@ -9,6 +9,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.storage.errors import AlreadyExists, NotFound, ResourceType, Unsupported
 from headwater.storage.jobs.deletion import FileReferences
 from headwater.storage.maintenance.deletion import Deletion, ReferenceAuthority, References
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["references_of"]
@@ -56,11 +57,15 @@ class _CatalogReferences:
         """Forget an open deletion whose files are gone."""
         self.catalog.references.finish_deletion(self.identifier, deletion_id)
 
-    def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> bool:
-        """Create a tag; False if there is one of that name or the snapshot has expired."""
+    def create_tag(self, name: str, snapshot: Snapshot, retained_millis: int | None) -> bool:
+        """Create a tag; False if there is one of that name, or the snapshot has gone."""
         try:
             self.catalog.tags.create(
-                self.identifier, name, snapshot_id, retained_millis=retained_millis
+                self.identifier,
+                name,
+                snapshot.id,
+                retained_millis=retained_millis,
+                snapshot_uuid=snapshot.uuid,
             )
         except AlreadyExists:
             return False

@@ -16,19 +16,23 @@ from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.presence import reports_dropped_tables
 from headwater.catalog.table.upkeep import THIS_PROCESS, TableUpkeep
 from headwater.storage.commit.entries import PartitionFilter
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.jobs.change import merge_into_table, update_table
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor
-from headwater.storage.jobs.job import until_no_conflict
+from headwater.storage.jobs.job import reading, until_no_conflict
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
 from headwater.storage.schema.given import given_names
 from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
+from headwater.storage.write.table_writer import CommitMessage
 
 __all__ = ["Table"]
+
+# Of writing rows upon a snapshot, which may expire meanwhile.
+_ATTEMPTS = 4
 
 
 @reports_dropped_tables
@@ -80,21 +84,38 @@ class Table(TableUpkeep):
             Conflict: Other commits were faster each time, or changed the table's buckets.
             OutcomeUnknown: The commit may have happened.
         """
-        retries = 0
+        wanted, retries = WritePlan(self._storage), 0
         if not isinstance(data, pa.RecordBatchReader):
-            retries = WritePlan(self._storage).retries
             # Some streams can be read but once.
-            data = arrow_table(data) if retries else data
+            data, retries = arrow_table(data), wanted.retries
 
         def attempt() -> Snapshot | None:
-            plan = WritePlan(self._storage).upon(self.pointer.latest())
             # Before the rows, as it checks the options: nothing is to be left of a write.
             commit = self._new_commit()
-            messages = write_rows(plan, data, row_kinds)
+            plan, messages = self._write_rows(wanted, data, row_kinds)
             snapshot = plan.commit(commit, messages, executor, properties=properties)
             return self._kept_up(snapshot, messages)
 
         return until_no_conflict(retries, attempt)
+
+    def _write_rows(
+        self,
+        wanted: WritePlan,
+        data: TabularData,
+        row_kinds: pa.Array | pa.ChunkedArray | None = None,
+    ) -> tuple[WritePlan, list[CommitMessage]]:
+        """Write rows; again where the snapshot that they build upon expires meanwhile."""
+        attempts = 1 if isinstance(data, pa.RecordBatchReader) else _ATTEMPTS
+        while True:
+            base = self.pointer.latest()
+            plan = wanted.upon(base)
+            attempts -= 1
+            try:
+                with reading(self._storage, self.pointer, base):
+                    return plan, write_rows(plan, data, row_kinds)
+            except Conflict:
+                if not attempts:
+                    raise
 
     def overwrite(
         self,
@@ -132,9 +153,8 @@ class Table(TableUpkeep):
             data = arrow_table(data)
 
         def attempt() -> Snapshot | None:
-            plan = wanted.upon(self.pointer.latest())
             commit = self._new_commit()
-            messages = write_rows(plan, data)
+            plan, messages = self._write_rows(wanted, data)
             snapshot = plan.commit(commit, messages, executor, properties=properties)
             return self._kept_up(snapshot, messages)
 

@@ -315,6 +315,8 @@ class CreateTagRequest(WireModel):
         tag_name: The tag.
         snapshot_id: The snapshot to tag; the latest when null.
         time_retained: The retention, such as ``1 d`` or ``PT24H``; null means for ever.
+        snapshot_uuid: The snapshot's uuid, an addition of Headwater's: it is not found if a
+            rollback has given its number to another commit.
         ignore_if_exists: In the specification, though no client sends it.
     """
 
@@ -323,6 +325,7 @@ class CreateTagRequest(WireModel):
     tag_name: str
     snapshot_id: int | None = None
     time_retained: str | None = None
+    snapshot_uuid: str | None = None
     ignore_if_exists: bool | None = None
 
 

@@ -55,7 +55,13 @@ def create_tag(catalog: CatalogOf, name: TableName, body: CreateTagRequest) -> E
     """Tags a snapshot, by default the latest."""
     retained = None if body.time_retained is None else parse_retention(body.time_retained)
     try:
-        catalog.tags.create(name, body.tag_name, body.snapshot_id, retained_millis=retained)
+        catalog.tags.create(
+            name,
+            body.tag_name,
+            body.snapshot_id,
+            retained_millis=retained,
+            snapshot_uuid=body.snapshot_uuid,
+        )
     except AlreadyExists:
         if not body.ignore_if_exists:
             raise

@@ -1,6 +1,6 @@
 """Copies of a table's snapshot, with all that it needs, to another place.
 
-Data goes first and the snapshot last: what a clone that is killed leaves is no table yet.
+Data goes first and the snapshot last: what a killed clone leaves is not a table yet.
 
 Source: ``CloneAction.java``.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
+from headwater.storage.errors import CorruptData, NotFound, Unsupported
 from headwater.storage.files.access import FileAccess
 from headwater.storage.files.layout import TableLayout
 from headwater.storage.jobs.executor import LocalExecutor
@@ -34,7 +34,7 @@ _CHANGELOG = ("changelogManifestList", "changelogManifestListSize", "changelogRe
 def clone_files(
     storage: TableStorage, snapshot: Snapshot | None, files: FileAccess, layout: TableLayout
 ) -> int:
-    """Copy a snapshot's files, and all schemas, to an empty directory.
+    """Copy a snapshot's files, and all schemas, to a directory that nobody else writes to.
 
     Args:
         storage: The table.
@@ -46,7 +46,6 @@ def clone_files(
         The number of data and index files copied.
 
     Raises:
-        Invalid: Files are there already.
         NotFound: The snapshot expired while it was copied.
         CorruptData: A file of the snapshot is missing, or has another size than its manifest says.
         Unsupported: Some of the table's files lie outside its directory, or its rows tell the
@@ -59,8 +58,6 @@ def clone_files(
             "file of this table each value lies, and so would those of a clone; create the other "
             "table, and write this one's rows to it"
         )
-    if next(iter(files.walk(layout.location)), None) is not None:
-        raise Invalid(f"{layout.location} is not empty: drop what is there, or clone elsewhere")
     copied = 0
     if snapshot is not None:
         with naming_expired(storage, snapshot):
@@ -106,25 +103,25 @@ class _File:
 
 
 def _data(storage: TableStorage, snapshot: Snapshot) -> list[_File]:
-    found: list[_File] = []
+    copied: list[_File] = []
     for entry in live_entries(storage, snapshot):
         main, *beside = data_paths(storage, entry)
-        found.append(_File(main, entry.file.file_size))
-        found += [_File(path) for path in beside]
+        copied.append(_File(main, entry.file.file_size))
+        copied += [_File(path) for path in beside]
     indexes = index_paths(storage, snapshot)
     if indexes is None:
         raise CorruptData(
             f"table {storage.name}: {storage.layout.manifest(snapshot.index_manifest or '')} does "
             "not exist"
         )
-    found += [_File(path) for path in indexes]
-    for file in found:
+    copied += [_File(path) for path in indexes]
+    for file in copied:
         if not file.path.startswith(storage.layout.location + "/"):
             raise Unsupported(
                 f"table {storage.name}: {file.path} lies outside the table's directory, which "
                 "Headwater does not clone; compact the table into its directory first"
             )
-    return found
+    return copied
 
 
 def _manifests(storage: TableStorage, snapshot: Snapshot) -> Iterator[str]:

@@ -127,7 +127,7 @@ def held(
         Conflict: The snapshot has expired.
     """
     name = f"{HOLD_PREFIX}{storage.runtime.new_uuid()}"
-    if not authority.create_tag(name, snapshot.id, _HOLD_MILLIS):
+    if not authority.create_tag(name, snapshot, _HOLD_MILLIS):
         raise Conflict(f"table {storage.name}: snapshot {snapshot.id} has expired; retry")
     try:
         yield
@@ -269,11 +269,13 @@ class FileReferences:
     def finish_deletion(self, deletion_id: str) -> None:
         """Do nothing: no deletion is noted."""
 
-    def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> bool:
-        """Write a tag's file; False if there is one, or the snapshot has expired."""
+    def create_tag(self, name: str, snapshot: Snapshot, retained_millis: int | None) -> bool:
+        """Write a tag's file; False if there is one, or the snapshot has gone."""
         files, layout = self.storage.files, self.storage.layout
-        snapshot = read_snapshot_file(files, layout, snapshot_id)
-        if snapshot is None or read_tag_file(files, layout, name) is not None:
+        existing = read_snapshot_file(files, layout, snapshot.id)
+        if existing is None or not existing.is_same_commit(snapshot):
+            return False
+        if read_tag_file(files, layout, name) is not None:
             return False
         created = self.storage.runtime.now_millis()
         return write_tag_file(files, layout, Tag(name, snapshot, created, retained_millis))

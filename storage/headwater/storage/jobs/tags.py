@@ -175,7 +175,7 @@ class AutomaticTags:
         return created
 
     def _create(self, options: LifecycleOptions, name: str, snapshot: Snapshot) -> bool:
-        is_new = self.authority.create_tag(name, snapshot.id, options.tag_time_retained)
+        is_new = self.authority.create_tag(name, snapshot, options.tag_time_retained)
         if is_new:
             tell_of_tag(self.storage, name)
         return is_new

@@ -31,6 +31,7 @@ from headwater.storage.snapshot.files import (
     snapshot_file_ids,
     write_earliest_hint,
 )
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.snapshot.tag import read_tag_file
 from headwater.storage.types.data_type import Json
 
@@ -160,8 +161,11 @@ class ReferenceAuthority(Protocol):
         """Forget an open deletion whose files are gone; nothing happens when it is another's."""
         ...
 
-    def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> bool:
-        """Create a tag; False if there is one of that name or the snapshot has expired."""
+    def create_tag(self, name: str, snapshot: Snapshot, retained_millis: int | None) -> bool:
+        """Create a tag; False if there is one of that name, or the snapshot has gone.
+
+        It has gone when it expired, or a rollback gave its number to another commit.
+        """
         ...
 
 

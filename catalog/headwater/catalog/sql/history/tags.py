@@ -67,6 +67,7 @@ class SqlTags:
         snapshot_id: int | None = None,
         *,
         retained_millis: int | None = None,
+        snapshot_uuid: str | None = None,
     ) -> None:
         """Name a snapshot; NotFound (SNAPSHOT), AlreadyExists (TAG)."""
         check_tag_name(tag)
@@ -76,6 +77,13 @@ class SqlTags:
             if self._read(record, tag) is not None:
                 raise _tag_exists(identifier, tag)
             new_tag = self._tag(record, tag, snapshot_id, retained_millis)
+            if snapshot_uuid not in (None, new_tag.snapshot.uuid):
+                raise NotFound(
+                    f"table {identifier}: snapshot {new_tag.snapshot.id} is another one than "
+                    f"{snapshot_uuid}: the table was rolled back; look, then retry",
+                    resource_type=ResourceType.SNAPSHOT,
+                    resource_name=str(new_tag.snapshot.id),
+                )
             return partial(self._write, tag=new_tag, type_=EventType.CREATE_TAG), new_tag
 
         record, new_tag = self._decide(identifier, look, f"tag '{tag}' is created")
