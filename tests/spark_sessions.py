@@ -10,10 +10,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.ports import free_port
 
-__all__ = ["KINDS", "KIND_VARIABLE", "kind_of_session", "session_of_kind", "started"]
+__all__ = [
+    "KINDS",
+    "KIND_VARIABLE",
+    "calls_functions_here",
+    "kind_of_session",
+    "session_of_kind",
+    "started",
+]
 
 KIND_VARIABLE = "HEADWATER_TEST_SPARK"
 """The environment variable that names the kind of session; local unless it is set."""
@@ -26,6 +34,12 @@ def kind_of_session() -> str:
     return os.environ.get(KIND_VARIABLE, "local")
 
 
+calls_functions_here = pytest.mark.skipif(
+    kind_of_session() == "connect",
+    reason="Spark Connect calls functions of foreachBatch in a process of its own",
+)
+"""Marks a test whose function for batches needs objects of the test's process."""
+
 _CLUSTER = "org.apache.spark.deploy"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _WORKERS = 2
@@ -33,13 +47,16 @@ _WORKERS = 2
 
 @contextmanager
 def session_of_kind(
-    kind: str, room: Path, settings: Mapping[str, str], executors: Mapping[str, str] | None = None
+    kind: str,
+    directory: Path,
+    settings: Mapping[str, str],
+    executors: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session; what it needs is started before, and stopped after it.
 
     Args:
         kind: One of `KINDS`.
-        room: An empty folder; the session's processes begin there.
+        directory: An empty directory; the session's processes begin there.
         settings: The session's settings.
         executors: Environment variables of a cluster's executors.
     """
@@ -53,9 +70,9 @@ def session_of_kind(
             case "local":
                 session = local_session("headwater-tests", cores=2, memory="1g", settings=settings)
             case "cluster":
-                master = running.enter_context(_master(room))
+                master = running.enter_context(_master(directory))
                 for number in range(_WORKERS):
-                    running.enter_context(_worker(room, master, number, executors))
+                    running.enter_context(_worker(directory, master, number, executors))
                 session = session_at(
                     master,
                     "headwater-tests",
@@ -63,7 +80,7 @@ def session_of_kind(
                     settings={"spark.executor.memory": "1g", **settings},
                 )
             case "connect":
-                address = running.enter_context(_connect_server(room, settings))
+                address = running.enter_context(_connect_server(directory, settings))
                 session = SparkSession.builder.remote(address).getOrCreate()
             case _:
                 raise ValueError(f"{KIND_VARIABLE} is one of {', '.join(KINDS)}, not {kind}")
@@ -75,14 +92,14 @@ def session_of_kind(
 
 @contextmanager
 def started(
-    command: list[str], awaited: str, room: Path, variables: Mapping[str, str] | None = None
+    command: list[str], awaited: str, directory: Path, variables: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """A program of Spark's that runs until the block ends.
 
     Args:
         command: The program and its arguments.
         awaited: Text in the line that it prints when it is ready.
-        room: The folder it runs in.
+        directory: The directory it runs in.
         variables: Environment variables of its own.
 
     Yields:
@@ -91,7 +108,7 @@ def started(
     environment = {**os.environ, **(variables or {})}
     process = subprocess.Popen(
         command,
-        cwd=room,
+        cwd=directory,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -120,36 +137,36 @@ def _spark_program(name: str) -> str:
 
 
 @contextmanager
-def _master(room: Path) -> Iterator[str]:
+def _master(directory: Path) -> Iterator[str]:
     command = [_spark_program("spark-class"), f"{_CLUSTER}.master.Master"]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    with started(command, "Starting Spark master at", room, _DAEMON) as line:
+    with started(command, "Starting Spark master at", directory, _DAEMON) as line:
         yield line.split()[-1]
 
 
 @contextmanager
 def _worker(
-    room: Path, master: str, number: int, executors: Mapping[str, str] | None
+    directory: Path, master: str, number: int, executors: Mapping[str, str] | None
 ) -> Iterator[None]:
     command = [_spark_program("spark-class"), f"{_CLUSTER}.worker.Worker"]
     # Spark starts no second attempt of a task on the host of the first.
     command += ["--host", f"127.0.0.{number + 1}", "--webui-port", "0"]
     command += ["--cores", "1", "--memory", "1g"]
-    command += ["--work-dir", str(room / f"worker-{number}"), master]
+    command += ["--work-dir", str(directory / f"worker-{number}"), master]
     with started(
-        command, "Successfully registered with master", room, {**_DAEMON, **(executors or {})}
+        command, "Successfully registered with master", directory, {**_DAEMON, **(executors or {})}
     ):
         yield
 
 
 @contextmanager
-def _connect_server(room: Path, settings: Mapping[str, str]) -> Iterator[str]:
+def _connect_server(directory: Path, settings: Mapping[str, str]) -> Iterator[str]:
     port = free_port()
     command = [_spark_program("spark-submit"), "--class", _CONNECT, "--master", "local[2]"]
     all_settings = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", **settings}
     for key, value in (all_settings | {"spark.connect.grpc.binding.port": str(port)}).items():
         command += ["--conf", f"{key}={value}"]
-    with started([*command, "spark-internal"], "Spark Connect server started at", room):
+    with started([*command, "spark-internal"], "Spark Connect server started at", directory):
         yield f"sc://127.0.0.1:{port}"
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.client.conftest import Proxy, open_proxy
 from tests.conftest import NewSqlite
 from tests.spark.conftest import Numbered, arrow, numbers, stored
+from tests.spark_sessions import calls_functions_here
 
 from headwater.catalog.sql import SqlCatalog
 from headwater.client import Lake
@@ -87,6 +88,7 @@ def test_a_query_outlasts_a_restart_of_the_server(
     assert source.consumer("billing").next_snapshot in (3, 4)
 
 
+@calls_functions_here
 def test_a_function_of_foreach_batch_outlasts_a_restart_of_the_server(
     spark: SparkSession, lake: SparkLake, behind: SqlCatalog, proxy: Proxy, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from tests.server.restricted import (
     people,
 )
 from tests.spark.conftest import plan, rows
-from tests.spark_sessions import kind_of_session
+from tests.spark_sessions import calls_functions_here
 
 from headwater.catalog.model.principal import Scope
 from headwater.catalog.policies import PolicyType
@@ -33,11 +33,6 @@ from headwater.storage.errors import Forbidden
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 pytestmark = pytest.mark.spark
-
-calls_functions_here = pytest.mark.skipif(
-    kind_of_session() == "connect",
-    reason="Spark Connect calls functions of foreachBatch in a process of its own",
-)
 
 
 @pytest.fixture
@@ -222,7 +217,7 @@ def test_batches_of_a_stream_of_a_part(
     query.awaitTermination()
     assert len(seen) == 10
     assert not [value for value in HIDDEN if value in str(seen)]
-    # A policy's end is no part of the stream's history either.
+    # A policy's end does not belong to the stream's history either.
     owner.catalog.policies.drop(plain.identifier, PolicyType.COLUMN_MASKING, "ada", "phone")
     owner.catalog.policies.drop(plain.identifier, PolicyType.ROW_FILTER, "ada")
     with pytest.raises(StreamingQueryException, match="restrict nothing now"):
