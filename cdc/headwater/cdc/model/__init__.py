@@ -1,0 +1,1 @@
+"""What sources, pipelines and sinks of change data capture have in common."""

@@ -1,0 +1,86 @@
+"""Tables of a source, and what stands in the way of following them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.storage.types.data_type import DataType
+
+__all__ = ["Finding", "SourceColumn", "SourceTable", "TableName"]
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """The name of a table of a source.
+
+    Attributes:
+        database: The database, or a PostgreSQL schema.
+        table: The table.
+    """
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of a source's table.
+
+    Attributes:
+        name: Its name.
+        source_type: Its type in the source's words, such as ``int(10) unsigned``.
+        type: Its type in the lake.
+        default: The value of rows that do not say one, as the source shows it; None for NULL.
+        comment: Its comment; empty for none.
+        is_generated: Whether the source computes it from other columns.
+        collation: The collation of text; None for other types.
+    """
+
+    name: str
+    source_type: str
+    type: DataType
+    default: str | None = None
+    comment: str = ""
+    is_generated: bool = False
+    collation: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of a source that can be followed.
+
+    Attributes:
+        name: Its name.
+        columns: Its columns, in their order.
+        primary_key: The names of the key's columns, in the key's order; empty without a key.
+        comment: Its comment; empty for none.
+    """
+
+    name: TableName
+    columns: Sequence[SourceColumn]
+    primary_key: Sequence[str] = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that keeps a source or one of its tables from being followed.
+
+    Attributes:
+        subject: The server's setting, privilege, table or column.
+        problem: Why it does not work, with values.
+        remedy: What to do.
+        table: The table; None for what concerns the server.
+    """
+
+    subject: str
+    problem: str
+    remedy: str
+    table: TableName | None = None
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.problem}; {self.remedy}"

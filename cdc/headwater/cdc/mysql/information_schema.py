@@ -1,0 +1,119 @@
+"""Tables of a server as its information schema has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
+from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
+from headwater.cdc.mysql.server import MySQLServer
+from headwater.storage.errors import Unsupported
+
+__all__ = ["Tables", "read_tables"]
+
+_SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
+_TABLES = """
+SELECT table_schema, table_name, table_type, table_comment FROM information_schema.tables
+WHERE table_schema NOT IN %s AND table_type <> 'VIEW' ORDER BY table_schema, table_name
+"""
+_COLUMNS = """
+SELECT table_schema, table_name, column_name, column_type, is_nullable, column_default,
+  column_comment, collation_name, extra, generation_expression
+FROM information_schema.columns WHERE table_schema NOT IN %s
+ORDER BY table_schema, table_name, ordinal_position
+"""
+_KEYS = """
+SELECT table_schema, table_name, column_name FROM information_schema.statistics
+WHERE index_name = 'PRIMARY' AND table_schema NOT IN %s
+ORDER BY table_schema, table_name, seq_in_index
+"""
+_KINDS = {
+    "SYSTEM VERSIONED": "it is system-versioned: its log has rows of its history among its own",
+    "SEQUENCE": "it is a sequence",
+}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a server.
+
+    Attributes:
+        followed: Those that can be followed.
+        findings: The others, each with the reason.
+    """
+
+    followed: Sequence[SourceTable]
+    findings: Sequence[Finding]
+
+
+def read_tables(
+    server: MySQLServer,
+    wanted: Collection[TableName] | None = None,
+    *,
+    mapping: Collection[TypeMapping] = (),
+) -> Tables:
+    """Read the tables that a user sees, without views and the server's own.
+
+    Args:
+        server: The server.
+        wanted: The tables to read; None reads all.
+        mapping: Choices of types in the lake.
+
+    Raises:
+        Forbidden: The user may not read the information schema.
+        Unavailable: The server does not answer.
+    """
+    columns = _by_table(server.rows(_COLUMNS, [_SYSTEM_DATABASES]))
+    keys = _by_table(server.rows(_KEYS, [_SYSTEM_DATABASES]))
+    followed: list[SourceTable] = []
+    findings: list[Finding] = []
+    for database, table, kind, comment in server.rows(_TABLES, [_SYSTEM_DATABASES]):
+        name = TableName(str(database), str(table))
+        if wanted is not None and name not in wanted:
+            continue
+        key = [str(column) for (column,) in keys.get(name, ())]
+        problems = _problems(name, str(kind), key)
+        shape: list[SourceColumn] = []
+        for row in columns.get(name, ()):
+            try:
+                shape.append(_column(row, mapping))
+            except Unsupported as error:
+                remedy = "leave the table out, or change the column's type"
+                problem = error.message.partition(";")[0]
+                problems.append(Finding(f"column {name}.{row[0]}", problem, remedy, name))
+        findings += problems
+        if not problems:
+            followed.append(SourceTable(name, tuple(shape), tuple(key), str(comment)))
+    return Tables(followed, findings)
+
+
+def _by_table(rows: Sequence[tuple[object, ...]]) -> Mapping[TableName, list[tuple[object, ...]]]:
+    tables: dict[TableName, list[tuple[object, ...]]] = {}
+    for database, table, *rest in rows:
+        tables.setdefault(TableName(str(database), str(table)), []).append(tuple(rest))
+    return tables
+
+
+def _problems(name: TableName, kind: str, key: Sequence[str]) -> list[Finding]:
+    subject = f"table {name}"
+    if kind in _KINDS:
+        return [Finding(subject, _KINDS[kind], "leave it out with --exclude", name)]
+    if not key:
+        remedy = "add a primary key, or leave it out with --exclude"
+        return [Finding(subject, "it has no primary key", remedy, name)]
+    return []
+
+
+def _column(row: tuple[object, ...], mapping: Collection[TypeMapping]) -> SourceColumn:
+    name, source_type, is_nullable, default, comment, collation, _, expression = row
+    text = str(source_type)
+    return SourceColumn(
+        name=str(name),
+        source_type=text,
+        type=lake_type(parse_source_type(text), nullable=is_nullable == "YES", mapping=mapping),
+        default=None if default is None else str(default),
+        comment=str(comment),
+        is_generated=bool(expression),
+        collation=None if collation is None else str(collation),
+    )

@@ -1,0 +1,231 @@
+"""A MySQL or MariaDB server as a source: connections, settings and privileges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pymysql
+from pymysql.err import MySQLError, OperationalError, ProgrammingError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from headwater.cdc.model.tables import Finding
+from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, Unavailable
+
+__all__ = ["Address", "Flavour", "MySQLServer"]
+
+_DEFAULT_PORT = 3306
+_CONNECT_SECONDS = 10
+_URL_FORM = "mysql://user@host:port"
+_ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
+# Instants as they are, and zero dates as they are stored.
+_SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_MIN_VERSIONS = {"mysql": (8, 4), "mariadb": (10, 11)}
+
+Row = tuple[object, ...]
+
+
+class Flavour(StrEnum):
+    """The two servers, whose logs differ."""
+
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server's address, and how to log in.
+
+    Attributes:
+        host, port, user: As in the URL.
+        password: The password; it is not shown.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+
+    @staticmethod
+    def from_url(text: str, password: str | None = None) -> Address:
+        """Read a URL ``mysql://user@host:port`` or ``mariadb://…``; Invalid.
+
+        Args:
+            text: The URL.
+            password: The password, where the URL does not have it.
+        """
+        try:
+            url = make_url(text)
+        except ArgumentError:
+            raise Invalid(f"source '{_hidden(text)}' is not a URL; write {_URL_FORM}") from None
+        if url.drivername not in tuple(Flavour):
+            raise Invalid(f"source '{_hidden(text)}': '{url.drivername}' is not MySQL or MariaDB")
+        problem = None
+        if not url.host:
+            problem = "the host is missing"
+        elif not url.username:
+            problem = "the user is missing"
+        elif url.database:
+            problem = "a database is named; choose tables with --include"
+        elif url.query:
+            problem = f"the option '{next(iter(url.query))}' is not known"
+        elif url.password and password:
+            problem = "the password is given twice"
+        if problem is not None or not url.host or not url.username:
+            raise Invalid(f"source '{_hidden(text)}': {problem}; write {_URL_FORM}")
+        known = url.password if isinstance(url.password, str) else None
+        return Address(url.host, url.port or _DEFAULT_PORT, url.username, password or known or "")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class MySQLServer:
+    """A connection to a server, for questions about its settings and tables.
+
+    Args:
+        address: The server.
+
+    Attributes:
+        flavour: Whether it is MySQL or MariaDB.
+        version: Its version as it tells it.
+
+    Raises:
+        Forbidden: The server rejects the user or the password.
+        Unavailable: It cannot be reached.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        with _explained(address):
+            self._connection = pymysql.connect(
+                host=address.host,
+                port=address.port,
+                user=address.user,
+                password=address.password,
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=_CONNECT_SECONDS,
+                init_command=_SESSION,
+            )
+        ((version,),) = self.rows("SELECT VERSION()")
+        self.version = str(version)
+        is_mariadb = "mariadb" in self.version.lower()
+        self.flavour = Flavour.MARIADB if is_mariadb else Flavour.MYSQL
+
+    def close(self) -> None:
+        """End the connection."""
+        with suppress(MySQLError):
+            self._connection.close()
+
+    def __enter__(self) -> MySQLServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Sequence[Row]:
+        """The rows of a small result.
+
+        Args:
+            statement: The statement, with ``%s`` where a value goes.
+            values: The values.
+
+        Raises:
+            Forbidden: The user lacks a privilege.
+            Unavailable: The server does not answer.
+        """
+        with _explained(self.address), self._connection.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            rows: Sequence[Row] = cursor.fetchall()
+            return rows
+
+    def variables(self) -> Mapping[str, str]:
+        """The server's settings, by their names in small letters."""
+        rows = self.rows("SHOW GLOBAL VARIABLES")
+        return {str(name).lower(): str(value) for name, value in rows}
+
+    # What does not work -----------------------------------------------------------------------
+
+    def findings(self) -> list[Finding]:
+        """The version, settings and privileges that keep its log from being followed."""
+        return [*self._version_findings(), *self._setting_findings(), *self._privilege_findings()]
+
+    def _version_findings(self) -> Iterator[Finding]:
+        match = _VERSION.match(self.version)
+        least = _MIN_VERSIONS[self.flavour]
+        if match is None or (int(match[1]), int(match[2])) < least:
+            needed = ".".join(map(str, least))
+            yield Finding(
+                "server",
+                f"its version is {self.version}",
+                f"{needed} or newer is needed: update it",
+            )
+
+    def _setting_findings(self) -> Iterator[Finding]:
+        wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_metadata": "FULL"}
+        if self.flavour is Flavour.MYSQL:
+            wanted |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
+        settings = self.variables()
+        for name, value in wanted.items():
+            # MySQL 9 has no binlog_format any more: it is always ROW.
+            if settings.get(name, value).upper() != value:
+                yield Finding(
+                    f"setting {name}",
+                    f"it is {settings[name]}",
+                    f"set {name} = {value} in the server's configuration and restart it",
+                )
+        if settings.get("server_id") == "0":
+            yield Finding(
+                "setting server_id", "it is 0", "give the server a number of its own, such as 1"
+            )
+
+    def _privilege_findings(self) -> Iterator[Finding]:
+        grants = " ".join(str(grant) for (grant, *_) in self.rows("SHOW GRANTS")).upper()
+        if "ALL PRIVILEGES ON *.*" in grants:
+            return
+        client = "BINLOG MONITOR" if self.flavour is Flavour.MARIADB else "REPLICATION CLIENT"
+        for privilege in ("REPLICATION SLAVE", client):
+            if privilege not in grants:
+                user = self.address.user
+                yield Finding(
+                    f"privilege {privilege}",
+                    f"user '{user}' does not have it",
+                    f"GRANT {privilege} ON *.* TO '{user}'",
+                )
+
+
+@contextmanager
+def _explained(address: Address) -> Iterator[None]:
+    """Raise what PyMySQL raises as errors that name the server."""
+    try:
+        yield
+    except (OperationalError, ProgrammingError) as error:
+        raise _meaning(address, error) from error
+    except MySQLError as error:
+        raise Unavailable(f"the source at {address} does not answer: {error}") from error
+
+
+def _meaning(address: Address, error: MySQLError) -> HeadwaterError:
+    code, text = (*error.args, "", "")[:2]
+    if code in _ACCESS_DENIED:
+        return Forbidden(
+            f"the source at {address} rejects user '{address.user}': {text}; check the password "
+            "and the privileges"
+        )
+    if isinstance(error, ProgrammingError):
+        return Invalid(f"the source at {address} rejects a statement: {text}")
+    return Unavailable(
+        f"the source at {address} cannot be reached ({text}); check the address, and that the "
+        "server runs"
+    )
+
+
+def _hidden(text: str) -> str:
+    """A URL without its password, however malformed it is."""
+    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", text)
