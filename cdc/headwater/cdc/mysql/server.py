@@ -9,18 +9,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pymysql
-from pymysql.err import MySQLError, OperationalError, ProgrammingError
+from pymysql.err import MySQLError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
 from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, Unavailable
 
-__all__ = ["Address", "Flavour", "MySQLServer"]
+__all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meaning"]
 
 _DEFAULT_PORT = 3306
 _CONNECT_SECONDS = 10
 _URL_FORM = "mysql://user@host:port"
+# CR_* of the client begin at 2000; the others: too many connections, shut down, killed.
+_CLIENT_CODES = range(2000, 3000)
+_LOST = frozenset({1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927})
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
 # Instants as they are, and zero dates as they are stored.
 _SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
@@ -102,17 +105,8 @@ class MySQLServer:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        with _explained(address):
-            self._connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                password=address.password,
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=_CONNECT_SECONDS,
-                init_command=_SESSION,
-            )
+        with explained(address):
+            self._connection = connected(address, init_command=_SESSION)
         ((version,),) = self.rows("SELECT VERSION()")
         self.version = str(version)
         is_mariadb = "mariadb" in self.version.lower()
@@ -140,7 +134,7 @@ class MySQLServer:
             Forbidden: The user lacks a privilege.
             Unavailable: The server does not answer.
         """
-        with _explained(self.address), self._connection.cursor() as cursor:
+        with explained(self.address), self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             rows: Sequence[Row] = cursor.fetchall()
             return rows
@@ -200,26 +194,45 @@ class MySQLServer:
                 )
 
 
+def connected(address: Address, **options: object) -> pymysql.Connection:
+    """A connection to a server; `options` are PyMySQL's."""
+    return pymysql.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=_CONNECT_SECONDS,
+        **options,
+    )
+
+
 @contextmanager
-def _explained(address: Address) -> Iterator[None]:
-    """Raise what PyMySQL raises as errors that name the server."""
+def explained(address: Address) -> Iterator[None]:
+    """Raise what PyMySQL raises as errors that name the server.
+
+    Raises:
+        Forbidden: The user or the password is rejected, or a privilege is missing.
+        Invalid: A statement is rejected.
+        Unavailable: The server does not answer.
+    """
     try:
         yield
-    except (OperationalError, ProgrammingError) as error:
-        raise _meaning(address, error) from error
     except MySQLError as error:
-        raise Unavailable(f"the source at {address} does not answer: {error}") from error
+        raise meaning(address, error) from error
 
 
-def _meaning(address: Address, error: MySQLError) -> HeadwaterError:
+def meaning(address: Address, error: MySQLError) -> HeadwaterError:
+    """The error to raise for one of PyMySQL's, or of the server with a code and a text."""
     code, text = (*error.args, "", "")[:2]
     if code in _ACCESS_DENIED:
         return Forbidden(
             f"the source at {address} rejects user '{address.user}': {text}; check the password "
             "and the privileges"
         )
-    if isinstance(error, ProgrammingError):
-        return Invalid(f"the source at {address} rejects a statement: {text}")
+    if code not in _CLIENT_CODES and code not in _LOST:
+        return Invalid(f"the source at {address} rejects a statement: error {code}, {text}")
     return Unavailable(
         f"the source at {address} cannot be reached ({text}); check the address, and that the "
         "server runs"
