@@ -1,0 +1,93 @@
+"""The tables of a source that a pipeline follows, by patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headwater.cdc.model.tables import TableName
+from headwater.storage.errors import Invalid
+
+__all__ = ["Pattern", "Selection"]
+
+_FORM = "write one such as 'shop.*' or 'shop.orders'"
+# A backslash takes the next character as it is, so that names may have dots and asterisks.
+_PART = re.compile(r"\\(.)|(\*)|(\?)|([^\\])", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern of tables: a database and a table with a dot between them.
+
+    ``*`` stands for any characters and ``?`` for one; a backslash takes the next character as it
+    is. Letters count as they are written.
+
+    Attributes:
+        text: The pattern.
+        database, table: Its parts as regular expressions.
+    """
+
+    text: str
+    database: re.Pattern[str]
+    table: re.Pattern[str]
+
+    @staticmethod
+    def parse(text: str) -> Pattern:
+        """Read a pattern; Invalid."""
+        parts = [""]
+        for escaped, many, one, plain in _PART.findall(text):
+            if plain == ".":
+                parts.append("")
+            else:
+                parts[-1] += ".*" if many else "." if one else re.escape(escaped or plain)
+        ends_escaped = text.endswith("\\") and not text.endswith("\\\\")
+        if len(parts) != len(("database", "table")) or not all(parts) or ends_escaped:
+            raise Invalid(f"'{text}' is not a pattern of tables; {_FORM}")
+        database, table = (re.compile(part, re.DOTALL) for part in parts)
+        return Pattern(text, database, table)
+
+    def matches(self, name: TableName) -> bool:
+        """Whether a table is meant."""
+        is_database = self.database.fullmatch(name.database) is not None
+        return is_database and self.table.fullmatch(name.table) is not None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Tables that are followed: those that are included and not excluded.
+
+    Attributes:
+        include: Patterns, one at least.
+        exclude: Patterns.
+    """
+
+    include: Sequence[Pattern]
+    exclude: Sequence[Pattern] = ()
+
+    @staticmethod
+    def parse(include: Iterable[str], exclude: Iterable[str] = ()) -> Selection:
+        """Read patterns; Invalid."""
+        selection = Selection(
+            [Pattern.parse(text) for text in include], [Pattern.parse(text) for text in exclude]
+        )
+        if not selection.include:
+            raise Invalid(f"no table is included; {_FORM}")
+        return selection
+
+    def matches(self, name: TableName) -> bool:
+        """Whether a table is followed."""
+        is_included = any(pattern.matches(name) for pattern in self.include)
+        return is_included and not any(pattern.matches(name) for pattern in self.exclude)
+
+    def choose(self, names: Iterable[TableName]) -> list[TableName]:
+        """The tables that are followed.
+
+        Raises:
+            Invalid: A pattern to include matches none of them.
+        """
+        every = list(names)
+        for pattern in self.include:
+            if not any(pattern.matches(name) for name in every):
+                raise Invalid(f"'{pattern.text}' matches no table of the source; {_FORM}")
+        return [name for name in every if self.matches(name)]

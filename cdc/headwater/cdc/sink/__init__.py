@@ -1,0 +1,1 @@
+"""The lake as the target of change data capture."""

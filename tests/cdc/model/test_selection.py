@@ -1,0 +1,62 @@
+"""Patterns of the tables that are followed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.cdc.model.selection import Pattern, Selection
+from headwater.cdc.model.tables import TableName
+from headwater.storage.errors import Invalid
+
+NAMES = st.text(min_size=1, max_size=8)
+
+
+def name(text: str) -> TableName:
+    return TableName(*text.split(".", 1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("shop.*", ["shop.a", "shop.order items", "shop.a.b"], ["shops.a", "Shop.a"]),
+        ("shop.order?", ["shop.orders", "shop.order1"], ["shop.order", "shop.orders1"]),
+        ("*.*", ["a.b"], []),
+        (r"shop.a\.b", ["shop.a.b"], ["shop.axb"]),
+        (r"shop.100\*", ["shop.100*"], ["shop.1000"]),
+        ("shop.a+b(c)[d]$", ["shop.a+b(c)[d]$"], ["shop.aab(c)[d]"]),
+    ],
+)
+def test_patterns(pattern: str, matching: list[str], others: list[str]) -> None:
+    parsed = Pattern.parse(pattern)
+    assert [text for text in matching if not parsed.matches(name(text))] == []
+    assert [text for text in others if parsed.matches(name(text))] == []
+
+
+@pytest.mark.parametrize("text", ["", "shop", "shop.", ".t", "a.b.c", "shop.t\\"])
+def test_bad_patterns_are_rejected(text: str) -> None:
+    with pytest.raises(Invalid, match="is not a pattern of tables"):
+        Pattern.parse(text)
+
+
+@given(NAMES, NAMES)
+def test_an_escaped_name_means_itself_alone(database: str, table: str) -> None:
+    """Special characters of a name are not those of a pattern."""
+
+    def escaped(text: str) -> str:
+        return "".join(f"\\{character}" for character in text)
+
+    pattern = Pattern.parse(f"{escaped(database)}.{escaped(table)}")
+    assert pattern.matches(TableName(database, table))
+    assert not pattern.matches(TableName(database, f"{table}x"))
+
+
+def test_a_selection_includes_and_excludes() -> None:
+    names = [name(text) for text in ("shop.orders", "shop.logs", "other.t")]
+    selection = Selection.parse(["shop.*"], ["*.logs"])
+    assert [str(each) for each in selection.choose(names)] == ["shop.orders"]
+    with pytest.raises(Invalid, match=r"'nothing\.\*' matches no table of the source"):
+        Selection.parse(["shop.*", "nothing.*"]).choose(names)
+    with pytest.raises(Invalid, match="no table is included"):
+        Selection.parse([])

@@ -1,0 +1,70 @@
+"""Tables of the lake that follow a source's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
+from headwater.cdc.sink.target_tables import check_existing, target_names, target_schema
+from headwater.client import Lake, connect
+from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.types.data_type import parse_type
+
+ORDERS = SourceTable(
+    TableName("shop", "orders"),
+    (
+        SourceColumn("id", "bigint(20) unsigned", parse_type("DECIMAL(20, 0) NOT NULL")),
+        SourceColumn("note", "varchar(80)", parse_type("VARCHAR(80)"), comment="free text"),
+    ),
+    ("id",),
+    "all orders",
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with connect(tmp_path / "lake") as lake:
+        lake.create_database("copy")
+        yield lake
+
+
+def test_a_table_begins_with_the_columns_key_and_comments_of_the_source(lake: Lake) -> None:
+    table = lake.create_table("copy.orders", target_schema(ORDERS, {"bucket": "1"}))
+    assert [(field.name, str(field.type), field.description) for field in table.schema.fields] == [
+        ("id", "DECIMAL(20, 0) NOT NULL", None),
+        ("note", "VARCHAR(80)", "free text"),
+    ]
+    assert table.schema.primary_keys == ("id",)
+    assert (table.schema.comment, table.schema.options["bucket"]) == ("all orders", "1")
+    check_existing(lake, "copy.orders", ORDERS)
+
+
+def test_an_existing_table_that_differs_is_rejected(lake: Lake) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("more", pa.string())])
+    lake.create_table("copy.orders", schema)
+    with pytest.raises(Invalid) as error:
+        check_existing(lake, "copy.orders", ORDERS)
+    for difference in (
+        "column 'note' is missing",
+        "column 'more' is not the source's",
+        "column 'id' is BIGINT NOT NULL, and DECIMAL(20, 0) NOT NULL is needed",
+        "its primary key is (), and (id) is needed",
+    ):
+        assert difference in error.value.message
+    with pytest.raises(NotFound):
+        check_existing(lake, "copy.nothing", ORDERS)
+
+
+def test_two_tables_of_one_name_are_rejected() -> None:
+    names = [TableName("shop", "orders"), TableName("shop", "items")]
+    assert target_names(names, "copy") == {
+        names[0]: "copy.orders",
+        names[1]: "copy.items",
+    }
+    for other in (TableName("other", "orders"), TableName("shop", "Orders")):
+        with pytest.raises(Invalid, match=r"are both table copy\.[oO]rders of the lake"):
+            target_names([*names, other], "copy")
