@@ -1,0 +1,148 @@
+"""Rows of queries on a MariaDB server, a column at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pymysql.connections import Connection
+
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.result_sets import text_columns
+from headwater.cdc.mysql.server import Address, MySQLServer, connected
+from headwater.cdc.mysql.text_values import BadDates, lake_values
+from headwater.storage.errors import Invalid
+from headwater.storage.types.data_type import to_arrow
+
+pytestmark = pytest.mark.mariadb
+
+NAME = TableName("shop", "t")
+UTC = dt.UTC
+
+
+@pytest.fixture
+def connection(mariadb_source: Address) -> Iterator[Connection]:
+    session = "SET SESSION time_zone = '+00:00', sql_mode = ''"
+    connection = connected(mariadb_source, init_command=session)
+    yield connection
+    connection.close()
+
+
+def described(server: MySQLServer) -> SourceTable:
+    (table,) = read_tables(server, [NAME]).followed
+    return table
+
+
+def values(connection: Connection, source: Address, table: SourceTable) -> dict[str, list[Any]]:
+    """The values of all rows, by column; their types are checked."""
+    rows: dict[str, list[Any]] = {column.name: [] for column in table.columns}
+    for batch in text_columns(connection, source, "SELECT * FROM shop.t ORDER BY id"):
+        for column, text in zip(table.columns, batch, strict=True):
+            converted = lake_values(text, column, BadDates.NULL)
+            assert converted.type == to_arrow(column.type)
+            converted.validate(full=True)
+            rows[column.name] += converted.to_pylist()
+    return rows
+
+
+TYPES: list[tuple[str, list[tuple[str, Any]]]] = [
+    ("TINYINT(1)", [("0", False), ("1", True), ("-7", True)]),
+    ("TINYINT UNSIGNED", [("255", 255)]),
+    ("MEDIUMINT", [("-8388608", -8388608)]),
+    ("BIGINT UNSIGNED", [("18446744073709551615", Decimal(18446744073709551615))]),
+    ("FLOAT", [("1.5", 1.5)]),
+    ("DOUBLE", [("1e-300", 1e-300), ("0.1", 0.1)]),
+    ("DECIMAL(38,10)", [("-12345.0000000001", Decimal("-12345.0000000001"))]),
+    ("DECIMAL(65,30)", [("1.5", "1.500000000000000000000000000000")]),
+    ("BIT(1)", [("b'1'", True), ("b'0'", False)]),
+    ("BIT(9)", [("b'100000001'", b"\x01\x01")]),
+    ("CHAR(3)", [("'ab'", "ab")]),
+    ("VARCHAR(300) CHARACTER SET latin1", [("'ä'", "ä"), ("REPEAT('ü', 300)", "ü" * 300)]),
+    ("LONGTEXT CHARACTER SET utf8mb4", [("REPEAT('😀', 70000)", "😀" * 70000), ("''", "")]),
+    ("ENUM('a','it''s')", [("'it''s'", "it's")]),
+    ("SET('a','b','c')", [("'a,c'", ["a", "c"]), ("''", [])]),
+    ("JSON", [("'{\"a\": [1, 2]}'", '{"a": [1, 2]}')]),
+    ("UUID", [("'123e4567-e89b-12d3-a456-426614174000'", "123e4567-e89b-12d3-a456-426614174000")]),
+    ("BINARY(4)", [("'ab'", b"ab\0\0")]),
+    ("VARBINARY(300)", [("x'00ff'", b"\x00\xff")]),
+    ("BLOB", [("REPEAT(x'80', 300)", b"\x80" * 300)]),
+    ("DATE", [("'2024-02-29'", dt.date(2024, 2, 29)), ("'0000-00-00'", None)]),
+    ("TIME", [("'23:59:59'", dt.time(23, 59, 59)), ("'-00:00:01'", None), ("'838:59:59'", None)]),
+    ("TIME(3)", [("'01:02:03.456'", dt.time(1, 2, 3, 456000))]),
+    ("TIME(6)", [("'-100:00:00.000001'", "-100:00:00.000001")]),
+    ("DATETIME(6)", [("'2024-01-02 03:04:05.000006'", dt.datetime(2024, 1, 2, 3, 4, 5, 6))]),
+    ("DATETIME", [("'1000-01-01 00:00:00'", dt.datetime(1000, 1, 1)), ("'2024-00-10'", None)]),
+    (
+        "TIMESTAMP(3) NULL",
+        [("'2024-01-02 03:04:05.006'", dt.datetime(2024, 1, 2, 3, 4, 5, 6000, UTC))],
+    ),
+    ("YEAR", [("2024", 2024), ("0", 0)]),
+    ("POINT", [("NULL", None)]),
+]
+
+
+@pytest.mark.parametrize(("type_", "cases"), TYPES, ids=[type_ for type_, _ in TYPES])
+def test_values_of_all_types(
+    mariadb: MySQLServer,
+    mariadb_source: Address,
+    connection: Connection,
+    type_: str,
+    cases: list[tuple[str, Any]],
+) -> None:
+    mariadb.rows(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {type_})")
+    for number, (literal, _) in enumerate([*cases, ("NULL", None), *cases]):
+        mariadb.rows(f"INSERT INTO shop.t VALUES ({number}, {literal})")
+    wanted = [value for _, value in cases]
+    table = described(mariadb)
+    assert values(connection, mariadb_source, table)["v"] == [*wanted, None, *wanted]
+
+
+def test_rows_of_several_packets_and_batches(
+    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+) -> None:
+    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
+    mariadb.rows("INSERT INTO shop.t SELECT seq, REPEAT('x', seq % 400) FROM shop.seq_1_to_50000")
+    large = {
+        0: 40_000_000,
+        50_001: (1 << 24) - 12,
+        50_002: (1 << 24) - 11,
+        50_003: (1 << 24) - 10,
+        50_004: 1,
+    }
+    for number, length in large.items():
+        mariadb.rows("INSERT INTO shop.t VALUES (%s, REPEAT('y', %s))", [number, length])
+    table = described(mariadb)
+    found = values(connection, mariadb_source, table)
+    assert found["id"] == list(range(50_005))
+    lengths = [large.get(number, number % 400) for number in found["id"]]
+    assert [len(text) for text in found["v"]] == lengths
+
+
+def test_a_result_without_rows_and_a_query_that_is_rejected(
+    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+) -> None:
+    assert list(text_columns(connection, mariadb_source, "SELECT 1 FROM DUAL WHERE 0")) == []
+    with pytest.raises(Invalid, match="rejects a statement: error 1146"):
+        list(text_columns(connection, mariadb_source, "SELECT * FROM shop.nothing"))
+    # A mistake that shows only with the rows, after the first of them.
+    query = "SELECT (SELECT seq FROM shop.seq_1_to_2 WHERE seq <= a.seq) FROM shop.seq_1_to_3 a"
+    with pytest.raises(Invalid, match="more than 1 row"):
+        list(text_columns(connection, mariadb_source, query))
+
+
+def test_a_date_that_the_lake_does_not_have_is_named(
+    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+) -> None:
+    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v DATE)")
+    mariadb.rows("INSERT INTO shop.t VALUES (1, '2024-01-01'), (2, '2024-01-00')")
+    column = described(mariadb).columns[1]
+    ((_, text),) = text_columns(connection, mariadb_source, "SELECT * FROM shop.t ORDER BY id")
+    with pytest.raises(Invalid, match="column 'v' of type date has the value '2024-01-00'"):
+        lake_values(text, column)
+    assert lake_values(text, column, BadDates.NULL).null_count == 1
+    assert isinstance(text, pa.Array)
