@@ -117,10 +117,10 @@ def test_rows_of_several_packets_and_batches(
     for number, length in large.items():
         mariadb.rows("INSERT INTO shop.t VALUES (%s, REPEAT('y', %s))", [number, length])
     table = described(mariadb)
-    found = values(connection, mariadb_source, table)
-    assert found["id"] == list(range(50_005))
-    lengths = [large.get(number, number % 400) for number in found["id"]]
-    assert [len(text) for text in found["v"]] == lengths
+    rows = values(connection, mariadb_source, table)
+    assert rows["id"] == list(range(50_005))
+    lengths = [large.get(number, number % 400) for number in rows["id"]]
+    assert [len(text) for text in rows["v"]] == lengths
 
 
 def test_a_result_without_rows_and_a_query_that_is_rejected(
