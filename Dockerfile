@@ -9,6 +9,7 @@ COPY catalog catalog
 COPY client client
 COPY server server
 COPY spark spark
+COPY cdc cdc
 COPY cli cli
 COPY migrations migrations
 RUN python -m venv /opt/headwater \
