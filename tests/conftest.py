@@ -1,6 +1,6 @@
 """What every suite shares: which suites must not be skipped, one Spark session, database servers.
 
-Fixtures of one package live in that package's own conftest.py.
+Fixtures of one suite live in that suite's own conftest.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, chdir, closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -244,7 +244,7 @@ def new_sqlite(_migrated_folder: Path) -> NewSqlite:
 def spark_home(place: Path) -> Path:
     """Spark's programs without its archive of PySpark's modules, which are installed beside them.
 
-    With the archive each of the Python processes that Spark starts compiles them, a second of
+    With the archive each of the Python processes that Spark starts compiles them again, a second of
     its processor's time; from where they are installed it takes them compiled.
     """
     from pyspark.find_spark_home import _find_spark_home
@@ -264,21 +264,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("headwater.spark")
     from tests.spark_sessions import kind_of_session, session_of_kind
 
-    home = tmp_path_factory.mktemp("spark")
+    folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.local.dir": str(home / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
     }
     with ExitStack() as running:
         # Spark's own process starts here, so that what it is told to write to a relative path is
         # here.
-        with chdir(home), pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SPARK_HOME", str(spark_home(home / "home")))
-            session = running.enter_context(session_of_kind(kind_of_session(), home, settings))
+        with chdir(folder), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPARK_HOME", str(spark_home(folder / "home")))
+            session = running.enter_context(session_of_kind(kind_of_session(), folder, settings))
         if kind_of_session() != "connect":
             session.sparkContext.setLogLevel("ERROR")
         yield session
@@ -286,19 +286,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def postgresql_programs() -> Path | None:
     """The directory of PostgreSQL's server programs; None without them."""
-    program = shutil.which("initdb")
-    if program is not None:
-        return Path(program).parent
+    installed = shutil.which("initdb")
+    if installed is not None:
+        return Path(installed).parent
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return places[-1].parent if places else None
 
 
-def _prepare(command: Sequence[str], home: Path, owner: str | None) -> None:
+def _prepare(command: Sequence[str], folder: Path, owner: str | None) -> None:
     """Run a program that makes, starts or stops a server; what it printed is told if it fails."""
     # Its output goes to a file: a server that it starts keeps its end of a pipe open.
     with tempfile.TemporaryFile() as printed:
         ended = subprocess.run(
-            command, check=False, stdout=printed, stderr=printed, user=owner, cwd=home
+            command, check=False, stdout=printed, stderr=printed, user=owner, cwd=folder
         )
         printed.seek(0)
         text = printed.read().decode(errors="replace")
@@ -318,28 +318,28 @@ def postgresql_url() -> Iterator[str]:
         if subprocess.run(["id", owner], capture_output=True, check=False).returncode != 0:
             pytest.skip("PostgreSQL does not run as root, and there is no user postgres to run it")
     # Not pytest's own directory, which no other user may enter.
-    home = Path(tempfile.mkdtemp(prefix="headwater-postgresql-"))
+    folder = Path(tempfile.mkdtemp(prefix="headwater-postgresql-"))
     if owner is not None:
-        shutil.chown(home, owner)
+        shutil.chown(folder, owner)
     port = free_port()
-    data = str(home / "data")
+    data = str(folder / "data")
 
     def run(program: str, *arguments: str) -> None:
-        _prepare([str(programs / program), *arguments], home, owner)
+        _prepare([str(programs / program), *arguments], folder, owner)
 
     settings = (
-        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={home} "
+        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} "
         "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
     )
     try:
         run("initdb", "-D", data, "-U", "headwater", "-A", "trust", "-E", "UTF8", "--no-sync")
-        run("pg_ctl", "-D", data, "-w", "-l", str(home / "log"), "-o", settings, "start")
+        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", settings, "start")
         try:
             yield f"postgresql://headwater@127.0.0.1:{port}"
         finally:
             run("pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -378,19 +378,19 @@ _MYSQL_SETTINGS = (
 
 @contextmanager
 def _mysql_server(
-    server: str, home: Path, owner: str | None, user: str, *settings: str
+    server: str, folder: Path, owner: str | None, user: str, *settings: str
 ) -> Iterator[int]:
-    """Serves the directory ``data`` below another, with a user who may do everything; the port."""
+    """Serves the directory ``data`` of a folder, with a user who may do everything; the port."""
     port = free_port()
-    (home / "grants.sql").write_text(
+    (folder / "grants.sql").write_text(
         f"CREATE USER headwater@'127.0.0.1'{user};\nGRANT ALL ON *.* TO headwater@'127.0.0.1';\n"
     )
-    places = [f"--datadir={home}/data", f"--socket={home}/socket", f"--pid-file={home}/pid",
-              f"--log-error={home}/log", f"--init-file={home}/grants.sql",
-              f"--tmpdir={home}"]  # fmt: skip
+    places = [f"--datadir={folder}/data", f"--socket={folder}/socket", f"--pid-file={folder}/pid",
+              f"--log-error={folder}/log", f"--init-file={folder}/grants.sql",
+              f"--tmpdir={folder}"]  # fmt: skip
     process = subprocess.Popen(
         [server, "--no-defaults", f"--port={port}", *places, *_MYSQL_SETTINGS.split(), *settings],
-        user=owner, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        user=owner, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         _wait_for(port, process)
@@ -409,16 +409,16 @@ def mariadb_programs() -> tuple[Path, Path] | None:
     return None if None in programs else (Path(str(programs[0])), Path(str(programs[1])))
 
 
-@pytest.fixture(scope="session")
-def mariadb_url() -> Iterator[str]:
-    """The URL of a private MariaDB server on a loopback port, without a database's name."""
-    with mariadb_server() as url:
-        yield url
+class DatabaseServer(NamedTuple):
+    """The URL of a private server on a loopback port, without a database's name, and its files."""
+
+    url: str
+    data: Path
 
 
 @contextmanager
-def mariadb_server(*settings: str) -> Iterator[str]:
-    """A private MariaDB server on a loopback port, with more settings; its URL."""
+def mariadb_server(*settings: str) -> Iterator[DatabaseServer]:
+    """Run a MariaDB server with more settings; skip the test without its programs."""
     programs = mariadb_programs()
     if programs is None:
         pytest.skip("needs MariaDB's server programs (mariadb-install-db, mariadbd)")
@@ -429,22 +429,29 @@ def mariadb_server(*settings: str) -> Iterator[str]:
         if subprocess.run(["id", owner], capture_output=True, check=False).returncode != 0:
             pytest.skip("MariaDB does not run as root, and there is no user mysql to run it")
     # Not pytest's own directory, which no other user may enter.
-    home = Path(tempfile.mkdtemp(prefix="headwater-mariadb-"))
+    folder = Path(tempfile.mkdtemp(prefix="headwater-mariadb-"))
     if owner is not None:
-        shutil.chown(home, owner)
+        shutil.chown(folder, owner)
     install, server = map(str, programs)
     try:
         _prepare(
             # A server that begins removes what looks like temporary tables: where several share
-            # a folder of these, each other's, too.
-            [install, "--no-defaults", f"--datadir={home}/data", f"--tmpdir={home}",
+            # a directory of these, those of the others.
+            [install, "--no-defaults", f"--datadir={folder}/data", f"--tmpdir={folder}",
              "--auth-root-authentication-method=normal", "--skip-test-db"],
-            home, owner,
+            folder, owner,
         )  # fmt: skip
-        with _mysql_server(server, home, owner, "", *settings) as port:
-            yield f"mariadb://headwater@127.0.0.1:{port}"
+        with _mysql_server(server, folder, owner, "", *settings) as port:
+            yield DatabaseServer(f"mariadb://headwater@127.0.0.1:{port}", folder / "data")
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """The URL of a private MariaDB server on a loopback port, without a database's name."""
+    with mariadb_server() as server:
+        yield server.url
 
 
 def mysql_program() -> str | None:
@@ -457,15 +464,14 @@ def mysql_program() -> str | None:
     program = named or (str(made) if made.exists() else shutil.which("mysqld"))
     if program is None:
         return None
-    said = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, check=False
-    ).stdout
-    return None if "MariaDB" in said else program
+    command = [program, "--version"]
+    version = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return None if "MariaDB" in version else program
 
 
-@pytest.fixture(scope="session")
-def mysql_url() -> Iterator[str]:
-    """The URL of a private MySQL server on a loopback port, without a database's name.
+@contextmanager
+def mysql_server(*more_settings: str) -> Iterator[DatabaseServer]:
+    """Run a MySQL server with more settings; skip the test without its program.
 
     Its user has a password, which MySQL asks for in its own way.
     """
@@ -473,20 +479,29 @@ def mysql_url() -> Iterator[str]:
     if program is None:
         pytest.skip("needs MySQL's server: run tests/mysql-server, or name it: HEADWATER_MYSQLD")
     pytest.importorskip("pymysql", reason="needs PyMySQL: pip install 'headwater[mysql]'")
-    home = Path(tempfile.mkdtemp(prefix="headwater-mysql-"))
-    # It may be in a folder that no other user may enter, and runs as root when it is told to.
+    folder = Path(tempfile.mkdtemp(prefix="headwater-mysql-"))
+    # It may be in a directory that no other user may enter, and runs as root when it is told to.
     user = ["--user=root"] if os.geteuid() == 0 else []
     settings = [*user, "--mysqlx=OFF", "--performance-schema=OFF", "--secure-file-priv=NULL"]
+    settings += more_settings
     try:
         _prepare(
-            [program, "--no-defaults", "--initialize-insecure", f"--datadir={home}/data",
-             f"--tmpdir={home}", *user],
-            home, None,
+            [program, "--no-defaults", "--initialize-insecure", f"--datadir={folder}/data",
+             f"--tmpdir={folder}", *user],
+            folder, None,
         )  # fmt: skip
-        with _mysql_server(program, home, None, " IDENTIFIED BY 'a secret'", *settings) as port:
-            yield f"mysql://headwater:a%20secret@127.0.0.1:{port}"
+        with _mysql_server(program, folder, None, " IDENTIFIED BY 'a secret'", *settings) as port:
+            url = f"mysql://headwater:a%20secret@127.0.0.1:{port}"
+            yield DatabaseServer(url, folder / "data")
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """The URL of a private MySQL server on a loopback port, without a database's name."""
+    with mysql_server() as server:
+        yield server.url
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -577,7 +592,7 @@ def _postgresql_tables(postgresql_url: str) -> Iterator[tuple[str, Engine]]:
 def postgresql_catalog(_postgresql_tables: tuple[str, Engine]) -> Iterator[str]:
     """The URL of a PostgreSQL database with the catalog's tables, and nothing in them.
 
-    It is the same one for every test: to make them takes longer than most tests.
+    It is the same one for every test: to make them again takes longer than most tests.
     """
     url, engine = _postgresql_tables
     yield url
@@ -592,7 +607,7 @@ def _mariadb_tables(mariadb_url: str) -> Iterator[tuple[str, Engine]]:
 
 @pytest.fixture
 def mariadb_catalog(_mariadb_tables: tuple[str, Engine]) -> Iterator[str]:
-    """The URL of a MariaDB database, as that of PostgreSQL."""
+    """As ``postgresql_catalog``, on MariaDB."""
     url, engine = _mariadb_tables
     yield url
     _empty(engine)
@@ -606,7 +621,7 @@ def _mysql_tables(mysql_url: str) -> Iterator[tuple[str, Engine]]:
 
 @pytest.fixture
 def mysql_catalog(_mysql_tables: tuple[str, Engine]) -> Iterator[str]:
-    """The URL of a MySQL database, as that of PostgreSQL."""
+    """As ``postgresql_catalog``, on MySQL."""
     url, engine = _mysql_tables
     yield url
     _empty(engine)
