@@ -1,0 +1,55 @@
+"""Arrow columns gathered from the raw bytes of a log, all rows at once.
+
+Every function takes the bytes, the offset of each row's value, and which rows are null. None of
+them loops over rows in Python, and none of them depends on a source's protocol.
+"""
+
+from headwater.cdc.columns.decimals import decimal_column
+from headwater.cdc.columns.gather import (
+    LogBytes,
+    Nulls,
+    Offsets,
+    bit_flags,
+    float_column,
+    integer_column,
+    primitive_array,
+    signed_integers,
+    unsigned_integers,
+)
+from headwater.cdc.columns.temporal import (
+    date_column,
+    datetime_column,
+    time_column,
+    timestamp_column,
+    year_column,
+)
+from headwater.cdc.columns.text import (
+    Charset,
+    binary_column,
+    binary_views,
+    fixed_binary_column,
+    text_column,
+)
+
+__all__ = [
+    "Charset",
+    "LogBytes",
+    "Nulls",
+    "Offsets",
+    "binary_column",
+    "binary_views",
+    "bit_flags",
+    "date_column",
+    "datetime_column",
+    "decimal_column",
+    "fixed_binary_column",
+    "float_column",
+    "integer_column",
+    "primitive_array",
+    "signed_integers",
+    "text_column",
+    "time_column",
+    "timestamp_column",
+    "unsigned_integers",
+    "year_column",
+]
