@@ -1,35 +1,73 @@
-"""Servers whose logs are followed."""
+"""Servers with a binary log."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import mariadb_server
+from tests.cdc.source_logs import SourceServer
+from tests.conftest import DatabaseServer, mariadb_server, mysql_server
 
 from headwater.cdc.mysql.server import Address, MySQLServer
 
-_LOGGED = (
+_SETTINGS = (
     "--log-bin=log",
-    "--binlog-format=ROW",
-    "--binlog-row-metadata=FULL",
-    "--binlog-checksum=CRC32",
-    "--gtid-strict-mode=1",
     "--server-id=1",
+    "--binlog-row-metadata=FULL",
     "--max-allowed-packet=128M",
 )
 
 
 @pytest.fixture(scope="session")
-def mariadb_source() -> Iterator[Address]:
-    """A MariaDB server with a log that can be followed."""
-    with mariadb_server(*_LOGGED) as url:
-        yield Address.from_url(url)
+def _mariadb_with_log() -> Iterator[DatabaseServer]:
+    with mariadb_server(*_SETTINGS, "--binlog-format=ROW") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _mysql_with_log() -> Iterator[DatabaseServer]:
+    with mysql_server(*_SETTINGS) as server:
+        yield server
 
 
 @pytest.fixture
-def mariadb(mariadb_source: Address) -> Iterator[MySQLServer]:
+def mariadb(_mariadb_with_log: DatabaseServer) -> SourceServer:
+    """A MariaDB server with a binary log, and a database of its own."""
+    return _source(_mariadb_with_log)
+
+
+@pytest.fixture
+def mysql(_mysql_with_log: DatabaseServer) -> SourceServer:
+    """A MySQL server with a binary log, and a database of its own."""
+    return _source(_mysql_with_log)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
+    ]
+)
+def source(request: pytest.FixtureRequest) -> SourceServer:
+    """A server of either kind, with a database of its own."""
+    server: SourceServer = request.getfixturevalue(request.param)
+    return server
+
+
+def _source(server: DatabaseServer) -> SourceServer:
+    return SourceServer(server.url, server.data, f"cdc_{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def shop_source(_mariadb_with_log: DatabaseServer) -> Address:
+    """The address of a MariaDB server with a binary log."""
+    return Address.from_url(_mariadb_with_log.url)
+
+
+@pytest.fixture
+def shop(shop_source: Address) -> Iterator[MySQLServer]:
     """A connection to it, with an empty database ``shop``."""
-    with MySQLServer(mariadb_source) as server:
+    with MySQLServer(shop_source) as server:
         server.rows("CREATE OR REPLACE DATABASE shop")
         yield server

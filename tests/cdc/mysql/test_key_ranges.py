@@ -31,7 +31,10 @@ KEYS = {
     ),
     "quotes": ("a VARCHAR(20), PRIMARY KEY (a)", r"CONCAT('it''s \\ `', seq)"),
     "bytes": ("a VARBINARY(20), PRIMARY KEY (a)", "UNHEX(MD5(seq))"),
-    "timestamp": ("a DATETIME(6), PRIMARY KEY (a)", "'2024-01-01' + INTERVAL seq * 1001 MICROSECOND"),
+    "timestamp": (
+        "a DATETIME(6), PRIMARY KEY (a)",
+        "'2024-01-01' + INTERVAL seq * 1001 MICROSECOND",
+    ),
     "uuid": (
         "a UUID, PRIMARY KEY (a)",
         "CONCAT('123e4567-e89b-12d3-a456-4266141', 74000 + seq * 7)",
@@ -46,18 +49,18 @@ KEYS = {
 
 
 @pytest.fixture
-def connection(mariadb_source: Address) -> Iterator[Connection]:
-    connection = connected(mariadb_source)
+def connection(shop_source: Address) -> Iterator[Connection]:
+    connection = connected(shop_source)
     yield connection
     connection.close()
 
 
 @pytest.fixture(params=KEYS)
-def table(request: pytest.FixtureRequest, mariadb: MySQLServer) -> SourceTable:
+def table(request: pytest.FixtureRequest, shop: MySQLServer) -> SourceTable:
     definition, values = KEYS[request.param]
-    mariadb.rows(f"CREATE TABLE shop.`a table` (`n``1` INT, {definition})")
-    mariadb.rows(f"INSERT INTO shop.`a table` SELECT seq, {values} FROM shop.seq_1_to_{ROWS}")
-    (table,) = read_tables(mariadb, [TableName("shop", "a table")]).followed
+    shop.rows(f"CREATE TABLE shop.`a table` (`n``1` INT, {definition})")
+    shop.rows(f"INSERT INTO shop.`a table` SELECT seq, {values} FROM shop.seq_1_to_{ROWS}")
+    (table,) = read_tables(shop, [TableName("shop", "a table")]).followed
     return table
 
 
@@ -70,10 +73,10 @@ def numbers(
 
 @pytest.mark.parametrize("size", [1, 7, ROWS, 1000])
 def test_each_row_is_in_one_range(
-    connection: Connection, mariadb_source: Address, table: SourceTable, size: int
+    connection: Connection, shop_source: Address, table: SourceTable, size: int
 ) -> None:
-    parts = list(key_ranges(connection, mariadb_source, table, size))
-    counts = [numbers(connection, mariadb_source, table, part) for part in parts]
+    parts = list(key_ranges(connection, shop_source, table, size))
+    counts = [numbers(connection, shop_source, table, part) for part in parts]
     assert Counter(number for part in counts for number in part) == Counter(range(1, ROWS + 1))
     if table.columns[1].source_type.startswith("enum"):
         assert parts == [KeyRange()]
@@ -82,18 +85,18 @@ def test_each_row_is_in_one_range(
 
 
 def test_ranges_go_on_after_one_that_was_read(
-    connection: Connection, mariadb_source: Address, table: SourceTable
+    connection: Connection, shop_source: Address, table: SourceTable
 ) -> None:
-    parts = list(key_ranges(connection, mariadb_source, table, 7))
+    parts = list(key_ranges(connection, shop_source, table, 7))
     for index, part in enumerate(parts[:-1]):
-        following = key_ranges(connection, mariadb_source, table, 7, part.until)
+        following = key_ranges(connection, shop_source, table, 7, part.until)
         assert list(following) == parts[index + 1 :]
 
 
 def test_an_empty_table_is_one_range_without_rows(
-    mariadb: MySQLServer, connection: Connection, mariadb_source: Address
+    shop: MySQLServer, connection: Connection, shop_source: Address
 ) -> None:
-    mariadb.rows("CREATE TABLE shop.t (`n``1` INT PRIMARY KEY)")
-    (table,) = read_tables(mariadb, [TableName("shop", "t")]).followed
-    assert list(key_ranges(connection, mariadb_source, table, 7)) == [KeyRange()]
-    assert numbers(connection, mariadb_source, table, KeyRange()) == []
+    shop.rows("CREATE TABLE shop.t (`n``1` INT PRIMARY KEY)")
+    (table,) = read_tables(shop, [TableName("shop", "t")]).followed
+    assert list(key_ranges(connection, shop_source, table, 7)) == [KeyRange()]
+    assert numbers(connection, shop_source, table, KeyRange()) == []

@@ -40,46 +40,42 @@ def read_to_end(address: Address, start: FileStart | GtidStart) -> Counter[int]:
         return sum((kinds(chunk) for chunk in stream.chunks()), Counter())
 
 
-def test_events_from_a_place_to_the_end(mariadb: MySQLServer, mariadb_source: Address) -> None:
-    starts = place(mariadb)
-    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, b LONGBLOB)")
+def test_events_from_a_place_to_the_end(shop: MySQLServer, shop_source: Address) -> None:
+    starts = place(shop)
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, b LONGBLOB)")
     for number in range(3):
-        mariadb.rows("INSERT INTO shop.t VALUES (%s, 'x')", [number])
+        shop.rows("INSERT INTO shop.t VALUES (%s, 'x')", [number])
     # An event of three packets, between smaller ones.
-    mariadb.rows("INSERT INTO shop.t VALUES (99, REPEAT('y', 40000000))")
-    mariadb.rows("INSERT INTO shop.t VALUES (100, 'z')")
+    shop.rows("INSERT INTO shop.t VALUES (99, REPEAT('y', 40000000))")
+    shop.rows("INSERT INTO shop.t VALUES (100, 'z')")
     for start in starts:
-        counts = read_to_end(mariadb_source, start)
+        counts = read_to_end(shop_source, start)
         assert (counts[WRITE_ROWS], counts[XID]) == (5, 5)
         assert counts[FORMAT] >= 1
-    file, gtid = place(mariadb)
+    file, gtid = place(shop)
     for start in (file, gtid):
-        counts = read_to_end(mariadb_source, start)
+        counts = read_to_end(shop_source, start)
         assert (counts[WRITE_ROWS], counts[XID]) == (0, 0)
 
 
-def test_events_are_read_over_the_end_of_a_file(
-    mariadb: MySQLServer, mariadb_source: Address
-) -> None:
-    start, _ = place(mariadb)
-    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+def test_events_are_read_over_the_end_of_a_file(shop: MySQLServer, shop_source: Address) -> None:
+    start, _ = place(shop)
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
     for number in range(3):
-        mariadb.rows("INSERT INTO shop.t VALUES (%s)", [number])
-        mariadb.rows("FLUSH BINARY LOGS")
-    counts = read_to_end(mariadb_source, start)
+        shop.rows("INSERT INTO shop.t VALUES (%s)", [number])
+        shop.rows("FLUSH BINARY LOGS")
+    counts = read_to_end(shop_source, start)
     assert counts[WRITE_ROWS] == 3
     assert counts[ROTATE] >= 3
 
 
-def test_a_stream_waits_for_what_follows(mariadb: MySQLServer, mariadb_source: Address) -> None:
-    start, _ = place(mariadb)
-    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
-    with LogStream(mariadb_source, start, server_id=78) as stream:
+def test_a_stream_waits_for_what_follows(shop: MySQLServer, shop_source: Address) -> None:
+    start, _ = place(shop)
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    with LogStream(shop_source, start, server_id=78) as stream:
         chunks = stream.chunks()
         counts = kinds(next(chunks))
-        inserting = threading.Thread(
-            target=mariadb.rows, args=("INSERT INTO shop.t VALUES (1), (2)",)
-        )
+        inserting = threading.Thread(target=shop.rows, args=("INSERT INTO shop.t VALUES (1), (2)",))
         inserting.start()
         while not counts[XID]:
             counts += kinds(next(chunks))
@@ -91,19 +87,19 @@ def test_a_stream_waits_for_what_follows(mariadb: MySQLServer, mariadb_source: A
     "start", [FileStart("log.999999"), FileStart("log.000001", 90_000_000), GtidStart("0-1-999999")]
 )
 def test_a_log_that_is_gone_is_named(
-    mariadb: MySQLServer, mariadb_source: Address, start: FileStart | GtidStart
+    shop: MySQLServer, shop_source: Address, start: FileStart | GtidStart
 ) -> None:
     with pytest.raises(NotFound, match="does not have its log from") as error:
-        read_to_end(mariadb_source, start)
+        read_to_end(shop_source, start)
     assert str(start) in str(error.value)
 
 
-def test_who_may_not_read_the_log_is_told_so(mariadb: MySQLServer, mariadb_source: Address) -> None:
-    mariadb.rows("CREATE OR REPLACE USER reader@'%' IDENTIFIED BY 'x'")
-    reader = Address(mariadb_source.host, mariadb_source.port, "reader", "x")
+def test_who_may_not_read_the_log_is_told_so(shop: MySQLServer, shop_source: Address) -> None:
+    shop.rows("CREATE OR REPLACE USER reader@'%' IDENTIFIED BY 'x'")
+    reader = Address(shop_source.host, shop_source.port, "reader", "x")
     with pytest.raises(Forbidden, match="REPLICATION SLAVE"):
         read_to_end(reader, FileStart("log.000001"))
-    mariadb.rows("DROP USER reader@'%'")
+    shop.rows("DROP USER reader@'%'")
 
 
 def test_a_server_that_is_not_there() -> None:

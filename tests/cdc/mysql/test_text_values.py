@@ -26,9 +26,9 @@ UTC = dt.UTC
 
 
 @pytest.fixture
-def connection(mariadb_source: Address) -> Iterator[Connection]:
+def connection(shop_source: Address) -> Iterator[Connection]:
     session = "SET SESSION time_zone = '+00:00', sql_mode = ''"
-    connection = connected(mariadb_source, init_command=session)
+    connection = connected(shop_source, init_command=session)
     yield connection
     connection.close()
 
@@ -88,25 +88,25 @@ TYPES: list[tuple[str, list[tuple[str, Any]]]] = [
 
 @pytest.mark.parametrize(("type_", "cases"), TYPES, ids=[type_ for type_, _ in TYPES])
 def test_values_of_all_types(
-    mariadb: MySQLServer,
-    mariadb_source: Address,
+    shop: MySQLServer,
+    shop_source: Address,
     connection: Connection,
     type_: str,
     cases: list[tuple[str, Any]],
 ) -> None:
-    mariadb.rows(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {type_})")
+    shop.rows(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {type_})")
     for number, (literal, _) in enumerate([*cases, ("NULL", None), *cases]):
-        mariadb.rows(f"INSERT INTO shop.t VALUES ({number}, {literal})")
+        shop.rows(f"INSERT INTO shop.t VALUES ({number}, {literal})")
     wanted = [value for _, value in cases]
-    table = described(mariadb)
-    assert values(connection, mariadb_source, table)["v"] == [*wanted, None, *wanted]
+    table = described(shop)
+    assert values(connection, shop_source, table)["v"] == [*wanted, None, *wanted]
 
 
 def test_rows_of_several_packets_and_batches(
-    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+    shop: MySQLServer, shop_source: Address, connection: Connection
 ) -> None:
-    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
-    mariadb.rows("INSERT INTO shop.t SELECT seq, REPEAT('x', seq % 400) FROM shop.seq_1_to_50000")
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
+    shop.rows("INSERT INTO shop.t SELECT seq, REPEAT('x', seq % 400) FROM shop.seq_1_to_50000")
     large = {
         0: 40_000_000,
         50_001: (1 << 24) - 12,
@@ -115,33 +115,33 @@ def test_rows_of_several_packets_and_batches(
         50_004: 1,
     }
     for number, length in large.items():
-        mariadb.rows("INSERT INTO shop.t VALUES (%s, REPEAT('y', %s))", [number, length])
-    table = described(mariadb)
-    rows = values(connection, mariadb_source, table)
+        shop.rows("INSERT INTO shop.t VALUES (%s, REPEAT('y', %s))", [number, length])
+    table = described(shop)
+    rows = values(connection, shop_source, table)
     assert rows["id"] == list(range(50_005))
     lengths = [large.get(number, number % 400) for number in rows["id"]]
     assert [len(text) for text in rows["v"]] == lengths
 
 
 def test_a_result_without_rows_and_a_query_that_is_rejected(
-    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+    shop: MySQLServer, shop_source: Address, connection: Connection
 ) -> None:
-    assert list(text_columns(connection, mariadb_source, "SELECT 1 FROM DUAL WHERE 0")) == []
+    assert list(text_columns(connection, shop_source, "SELECT 1 FROM DUAL WHERE 0")) == []
     with pytest.raises(Invalid, match="rejects a statement: error 1146"):
-        list(text_columns(connection, mariadb_source, "SELECT * FROM shop.nothing"))
+        list(text_columns(connection, shop_source, "SELECT * FROM shop.nothing"))
     # A mistake that shows only with the rows, after the first of them.
     query = "SELECT (SELECT seq FROM shop.seq_1_to_2 WHERE seq <= a.seq) FROM shop.seq_1_to_3 a"
     with pytest.raises(Invalid, match="more than 1 row"):
-        list(text_columns(connection, mariadb_source, query))
+        list(text_columns(connection, shop_source, query))
 
 
 def test_a_date_that_the_lake_does_not_have_is_named(
-    mariadb: MySQLServer, mariadb_source: Address, connection: Connection
+    shop: MySQLServer, shop_source: Address, connection: Connection
 ) -> None:
-    mariadb.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v DATE)")
-    mariadb.rows("INSERT INTO shop.t VALUES (1, '2024-01-01'), (2, '2024-01-00')")
-    column = described(mariadb).columns[1]
-    ((_, text),) = text_columns(connection, mariadb_source, "SELECT * FROM shop.t ORDER BY id")
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v DATE)")
+    shop.rows("INSERT INTO shop.t VALUES (1, '2024-01-01'), (2, '2024-01-00')")
+    column = described(shop).columns[1]
+    ((_, text),) = text_columns(connection, shop_source, "SELECT * FROM shop.t ORDER BY id")
     with pytest.raises(Invalid, match="column 'v' of type date has the value '2024-01-00'"):
         lake_values(text, column)
     assert lake_values(text, column, BadDates.NULL).null_count == 1

@@ -48,6 +48,7 @@ def decimal_column(
     """
     negative = log.gather("u1", offsets) < 0x80
     groups = _group_values(log, offsets, negative, precision, scale)
+    words: npt.NDArray[np.int64] | npt.NDArray[np.uint32]
     if precision <= _MAX_INT64_DIGITS:
         words = _short_decimal(groups, negative)
     else:

@@ -121,12 +121,17 @@ def _fraction(log: LogBytes, offsets: Offsets, digits: int) -> npt.NDArray[np.in
     width = _fraction_bytes(digits)
     if width == 0:
         return 0
-    return unsigned_integers(log, offsets, width, "big").view(np.int64) * 10 ** (6 - 2 * width)
+    numbers: npt.NDArray[np.int64] = unsigned_integers(log, offsets, width, "big").view(np.int64)
+    micros: npt.NDArray[np.int64] = numbers * 10 ** (6 - 2 * width)
+    return micros
 
 
 def _seconds_of_day(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Seconds of an hour (all upper bits), a minute and a second (6 bits each)."""
-    return (packed >> 12) * 3600 + ((packed >> 6) & 63) * 60 + (packed & 63)
+    seconds: npt.NDArray[np.int64] = (
+        (packed >> 12) * 3600 + ((packed >> 6) & 63) * 60 + (packed & 63)
+    )
+    return seconds
 
 
 def _days(

@@ -1,0 +1,127 @@
+"""Compressed events: MySQL's compressed transactions, and MariaDB's compressed statements and rows.
+
+The events inside are the same as without compression, so everything else reads what comes from
+`expand`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from headwater.cdc.mysql.events import Event, EventDecoder, EventType, read_packed_integer
+from headwater.storage.errors import CorruptData, Unsupported
+
+# Fields of a TRANSACTION_PAYLOAD event, and its compression types.
+_END_OF_FIELDS, _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = range(4)
+_ZSTD, _NO_COMPRESSION = 0, 255
+
+_MARIADB_TYPES: Mapping[int, EventType] = MappingProxyType(
+    {
+        EventType.MARIADB_QUERY_COMPRESSED: EventType.QUERY,
+        EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: EventType.WRITE_ROWS_V1,
+        EventType.MARIADB_UPDATE_ROWS_COMPRESSED_V1: EventType.UPDATE_ROWS_V1,
+        EventType.MARIADB_DELETE_ROWS_COMPRESSED_V1: EventType.DELETE_ROWS_V1,
+        EventType.MARIADB_WRITE_ROWS_COMPRESSED: EventType.WRITE_ROWS,
+        EventType.MARIADB_UPDATE_ROWS_COMPRESSED: EventType.UPDATE_ROWS,
+        EventType.MARIADB_DELETE_ROWS_COMPRESSED: EventType.DELETE_ROWS,
+    }
+)
+_UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
+
+
+def expand(event: Event) -> Iterator[Event]:
+    """Yield an event without compression: all events of a compressed transaction, else one event.
+
+    The events of a transaction are followed by none of their own end positions; the transaction
+    ends where `event` does.
+
+    Raises:
+        CorruptData: The compressed bytes cannot be read.
+        Unsupported: The compression is unknown.
+    """
+    if event.type is EventType.TRANSACTION_PAYLOAD:
+        payload = _transaction_payload(event)
+        yield from EventDecoder(f"a transaction of {len(payload)} bytes").frame(payload)
+        return
+    type_ = _MARIADB_TYPES.get(event.type)
+    if type_ is None:
+        yield event
+        return
+    start = _query_start(event.body) if type_ is EventType.QUERY else _rows_start(event, type_)
+    body = bytes(event.body[:start]) + _inflate(event.body[start:])
+    yield event._replace(type=type_, body=memoryview(body))
+
+
+def _transaction_payload(event: Event) -> bytes:
+    fields = {_COMPRESSION: _NO_COMPRESSION}
+    offset = 0
+    while True:
+        field, offset = read_packed_integer(event.body, offset)
+        if field == _END_OF_FIELDS:
+            break
+        size, offset = read_packed_integer(event.body, offset)
+        fields[field], _ = read_packed_integer(event.body, offset)
+        offset += size
+    payload = event.body[offset:]
+    if len(payload) != fields.get(_PAYLOAD_SIZE, len(payload)):
+        raise CorruptData(
+            f"cannot read a compressed transaction: expected {fields[_PAYLOAD_SIZE]} bytes, got "
+            f"{len(payload)}; read the log again from its source"
+        )
+    if fields[_COMPRESSION] == _NO_COMPRESSION:
+        return bytes(payload)
+    if fields[_COMPRESSION] != _ZSTD or _UNCOMPRESSED_SIZE not in fields:
+        raise Unsupported(
+            f"cannot read a compressed transaction: compression type {fields[_COMPRESSION]} is "
+            "unknown; set the source's binlog_transaction_compression to OFF"
+        )
+    try:
+        data = pa.Codec("zstd").decompress(payload, fields[_UNCOMPRESSED_SIZE], asbytes=True)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptData(
+            f"cannot read a compressed transaction: {error}; read the log again from its source"
+        ) from error
+    return bytes(data)
+
+
+def _query_start(body: memoryview) -> int:
+    """Where the statement of a QUERY event begins."""
+    return 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
+
+
+def _rows_start(event: Event, type_: EventType) -> int:
+    """Where the rows of a rows event begin."""
+    start = 8
+    if type_ in (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS):
+        start += int.from_bytes(event.body[8:10], "little")
+    column_count, start = read_packed_integer(event.body, start)
+    bitmaps = 2 if type_ in _UPDATES else 1
+    return start + bitmaps * ((column_count + 7) // 8)
+
+
+def _inflate(data: memoryview) -> bytes:
+    """Read MariaDB's compressed bytes: a header, the size in 1 to 4 bytes, and a zlib stream."""
+    header = data[0] if len(data) else 0
+    if not header & 0x80 or header & 0x70:
+        raise Unsupported(
+            f"cannot read a compressed event: compression header {header:#04x} is unknown; set the "
+            "source's log_bin_compress to OFF"
+        )
+    start = 1 + (header & 0x07)
+    size = int.from_bytes(data[1:start], "big")
+    try:
+        inflated = zlib.decompress(data[start:], bufsize=size)
+    except zlib.error as error:
+        raise CorruptData(
+            f"cannot read a compressed event: {error}; read the log again from its source"
+        ) from error
+    if len(inflated) != size:
+        raise CorruptData(
+            f"cannot read a compressed event: expected {size} bytes, got {len(inflated)}; read the "
+            "log again from its source"
+        )
+    return inflated
