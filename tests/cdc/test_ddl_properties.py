@@ -15,6 +15,7 @@ from headwater.cdc.ddl import (
     Change,
     ChangeColumn,
     ColumnDefinition,
+    CreateTable,
     Default,
     DropColumns,
     Irrelevant,
@@ -153,6 +154,20 @@ def test_deep_parentheses_are_read_without_recursion() -> None:
     sql = f"ALTER TABLE t ADD c INT DEFAULT {'(' * depth}1{')' * depth}"
     (change,) = interpret(sql, "shop")
     assert isinstance(change, AddColumns)
+
+
+def test_a_statement_that_is_too_long_is_not_read() -> None:
+    (change,) = interpret("INSERT INTO t VALUES (1)" + ",(1)" * 1_000_000, "shop")
+    assert isinstance(change, NotUnderstood)
+    assert "4000024 characters" in change.reason
+
+
+def test_a_large_table_is_read() -> None:
+    names = [f"c{index}" for index in range(4096)]
+    sql = f"CREATE TABLE t ({', '.join(f'{name} INT NOT NULL DEFAULT 0' for name in names)})"
+    (change,) = interpret(sql, "shop")
+    assert isinstance(change, CreateTable)
+    assert [column.name for column in change.columns] == names
 
 
 NAMES = st.text(

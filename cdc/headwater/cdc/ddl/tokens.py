@@ -70,6 +70,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 _WORD = r"[0-9A-Za-z_$\u0080-\U0010ffff]"
+# The longest statement that is read, in characters: a table with 8192 partitions has fewer.
+MAX_STATEMENT_LENGTH = 2 * 1024 * 1024
+
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 # Words that no name can be unless it is quoted, or follows a dot.
 _RESERVED = words(
@@ -111,8 +114,13 @@ def tokenize(sql: str, syntax: Syntax) -> list[Token]:
     wrote the log had turned the others into plain comments (``sql_lex.cc``).
 
     Raises:
-        UnclearSyntaxError: A string, a quoted name or a comment has no end.
+        UnclearSyntaxError: The statement is too long, or a string, a quoted name or a comment has
+            no end.
     """
+    if len(sql) > MAX_STATEMENT_LENGTH:
+        raise UnclearSyntaxError(
+            f"the statement has {len(sql)} characters, more than {MAX_STATEMENT_LENGTH}"
+        )
     tokens: list[Token] = []
     in_executable = False
     for match in _pattern(syntax).finditer(sql):
@@ -218,10 +226,10 @@ class Cursor:
 
     def at_end(self) -> bool:
         """Whether only semicolons are left."""
-        return all(
-            token.type is TokenType.END or (token.type is TokenType.SYMBOL and token.text == ";")
-            for token in self.rest
-        )
+        index = self._index
+        while self._tokens[index].type is TokenType.SYMBOL and self._tokens[index].text == ";":
+            index += 1
+        return self._tokens[index].type is TokenType.END
 
     def take(self, *words: str) -> bool:
         """Read these keywords or symbols if they come next."""
