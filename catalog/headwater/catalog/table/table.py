@@ -15,9 +15,11 @@ from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.presence import reports_dropped_tables
 from headwater.catalog.table.upkeep import THIS_PROCESS, TableUpkeep
+from headwater.storage.commit.commit_number import CommitNumber, checked_user, last_number
 from headwater.storage.commit.entries import PartitionFilter
 from headwater.storage.errors import Conflict, Invalid
 from headwater.storage.jobs.change import merge_into_table, update_table
+from headwater.storage.jobs.compact import compact_written
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import reading, until_no_conflict
@@ -62,41 +64,83 @@ class Table(TableUpkeep):
         data: TabularData,
         row_kinds: pa.Array | pa.ChunkedArray | None = None,
         *,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
         properties: Mapping[str, str] | None = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Write rows as one commit: upserts for a primary-key table, appended rows otherwise.
+
+        With `commit_user` and `commit_identifier` the rows are committed at most once, however
+        often and by whichever process the write is repeated. A user's identifiers grow from commit
+        to commit: one up to `last_committed` counts as committed, and its data is not read.
 
         Args:
             data: Rows with the table's columns, in any order; nullable ones may be missing. An
                 Arrow ``RecordBatchReader`` is read batch by batch, within ``write-buffer-size``.
             row_kinds: Each row's kind: ``+I``, ``-U``, ``+U``, ``-D``. A column ``_ROW_KIND`` of
                 the data does the same; without either every row is added.
+            commit_user: The name of the job that numbers its commits.
+            commit_identifier: The job's number of this commit, 0 or more. A commit with a number
+                makes a snapshot even without rows, so that it is known to be done.
             properties: Free properties of the snapshot.
             executor: Runs the compaction that is due after the commit, unless the table is
                 ``write-only``; this process unless given.
 
         Returns:
-            The snapshot with the rows; None when there were none. A compaction makes one after it.
+            The snapshot with the rows; None when there were none, or when the commit of this number
+            was made before. When another process commits the number at the same time, its snapshot
+            or None. A compaction makes one after it.
 
         Raises:
-            Invalid: The data does not fit the table; nothing is written.
+            Invalid: The data does not fit the table, or the user and the number do not fit
+                together; nothing is written.
             Conflict: Other commits were faster each time, or changed the table's buckets.
-            OutcomeUnknown: The commit may have happened.
+            OutcomeUnknown: The commit may have happened; with a number, repeat the write.
         """
+        number = CommitNumber.checked(self.name, commit_user, commit_identifier)
         wanted, retries = WritePlan(self._storage), 0
-        if not isinstance(data, pa.RecordBatchReader):
-            # Some streams can be read but once.
-            data, retries = arrow_table(data), wanted.retries
 
         def attempt() -> Snapshot | None:
             # Before the rows, as it checks the options: nothing is to be left of a write.
-            commit = self._new_commit()
-            plan, messages = self._write_rows(wanted, data, row_kinds)
-            snapshot = plan.commit(commit, messages, executor, properties=properties)
+            commit = self._new_commit(user=commit_user)
+            last = number.last_committed(commit)
+            if last is not None:
+                if last == number.identifier:
+                    # The process that committed it may have ended before the compaction.
+                    compact_written(commit, None, executor, last)
+                return None
+            try:
+                plan, messages = self._write_rows(wanted, data, row_kinds)
+                snapshot = plan.commit(
+                    commit,
+                    messages,
+                    executor,
+                    identifier=number.identifier,
+                    properties=properties,
+                    allow_empty=number.is_given,
+                )
+            except Conflict:
+                if number.last_committed(commit) is not None:
+                    return None
+                raise
             return self._kept_up(snapshot, messages)
 
+        if not isinstance(data, pa.RecordBatchReader):
+            # Some streams can be read but once.
+            data, retries = arrow_table(data), wanted.retries
         return until_no_conflict(retries, attempt)
+
+    def last_committed(self, commit_user: str) -> int | None:
+        """The last number that a job committed, see `write`; None if it has none.
+
+        The catalog remembers it when the snapshot has expired, for each branch. A rollback to an
+        earlier snapshot makes the number that of the job's last commit that is left.
+
+        Raises:
+            Invalid: The user's name is empty.
+        """
+        return last_number(self._new_commit(user=checked_user(self.name, commit_user)))
 
     def _write_rows(
         self,

@@ -447,8 +447,10 @@ class TableUpkeep(TableLifecycle):
                 self.keep_up(written={message.partition for message in messages})
         return snapshot
 
-    def _new_commit(self, operation: CommitOperation | None = None) -> TableCommit:
-        user = self._runtime.new_uuid()
+    def _new_commit(
+        self, operation: CommitOperation | None = None, *, user: str | None = None
+    ) -> TableCommit:
+        user = self._runtime.new_uuid() if user is None else user
         return TableCommit(self._storage, self.pointer, user, operation=operation)
 
 

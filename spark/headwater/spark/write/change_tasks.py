@@ -2,7 +2,7 @@
 
 In a primary-key table changes are rows with a kind, brought together by bucket and sorted by key,
 so that two changes of one key stand side by side; where they cannot be told by writing rows, each
-task writes the files of some buckets anew. In an append table each task takes the rows of
+task rewrites the files of some buckets. In an append table each task takes the rows of
 some files out of them, and adds the rows' new versions as new files. See `tasks` for whose files
 are deleted when.
 """
@@ -77,7 +77,7 @@ class ChangedFiles(WriterCommitMessage):
     Attributes:
         added: Its new files.
         taken: The rows that it takes out of files of an append table.
-        rewritten: The files of a primary-key table that it wrote anew.
+        rewritten: The files of a primary-key table that it rewrote.
         counts: The rows that it changes.
     """
 
@@ -322,7 +322,7 @@ class ChangeWriter(DataSourceArrowWriter):
         operation = _OPERATIONS.get(self._change.operation)
         commit = TableCommit(table.storage, table.pointer, user, operation=operation)
         properties = self._change.properties(counts)
-        if self._options.numbered and not commit.filter_committed([number]):
+        if self._options.numbered and commit.has_committed(number):
             # Another writer took the number.
             commit.abort(added)
             return

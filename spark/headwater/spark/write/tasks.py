@@ -300,7 +300,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             user, identifier = self._options.numbered or (files.writer, BATCH_IDENTIFIER)
             operation = self._options.operation
             commit = TableCommit(table.storage, table.pointer, user, operation=operation)
-            if self._options.numbered and not commit.filter_committed([identifier]):
+            if self._options.numbered and commit.has_committed(identifier):
                 # Another run of the batch came first.
                 commit.abort(files.messages)
                 return

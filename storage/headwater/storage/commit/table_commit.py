@@ -310,6 +310,10 @@ class TableCommit:
         last = self.committed_up_to().identifier
         return [number for number in identifiers if last is None or number > last]
 
+    def has_committed(self, identifier: int) -> bool:
+        """Whether the user's commit of a number was made before, see `filter_committed`."""
+        return not self.filter_committed([identifier])
+
     def abort(self, messages: Sequence[CommitMessage], *, is_certain: bool = False) -> None:
         """Delete the files of messages that were not, and will not be, committed.
 

@@ -211,7 +211,7 @@ def compact_buckets(
 
 def compact_written(
     commit: TableCommit,
-    buckets: Collection[tuple[bytes, int]],
+    buckets: Collection[tuple[bytes, int]] | None,
     executor: Executor,
     identifier: int = BATCH_IDENTIFIER,
     *,
@@ -224,7 +224,8 @@ def compact_written(
 
     Args:
         commit: Made the commit.
-        buckets: The buckets, as (partition, number), that it added files to.
+        buckets: The buckets, as (partition, number), that it added files to; None for a commit of
+            an earlier process, which did not say: all with files that no compaction has seen.
         executor: Runs the tasks.
         identifier: Its number.
         tells_lookups: False if a lookup writes no changelog: that of an overwrite, whose changes
@@ -235,16 +236,22 @@ def compact_written(
     """
     storage = commit.storage
     options = CompactionOptions(storage.schema.options)
-    if not (buckets and _compacts(storage, options)):
+    if not _compacts(storage, options) or (buckets is not None and not buckets):
         return None
+    written = None if buckets is None else frozenset(buckets)
     try:
         if options.clusters_incrementally:
             full = _is_full_due(options, identifier)
-            of = None if full else frozenset(buckets)
+            of = None if full else written
             clustering = SortJob(storage, full=full, buckets=of, identifier=identifier)
             return run_job(clustering, commit.pointer, executor, commit)
         job = _Compaction(
-            storage, False, frozenset(buckets), identifier, tells_lookups=tells_lookups
+            storage,
+            False,
+            written,
+            identifier,
+            only_fresh=written is None,
+            tells_lookups=tells_lookups,
         )
         if _is_full_due(options, identifier):
             job = replace(job, full=True, buckets=None, only_fresh=True)

@@ -172,6 +172,7 @@ class WritePlan:
         *,
         identifier: int = BATCH_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
     ) -> Snapshot | None:
         """Commit what writers wrote, or delete it if that certainly did not happen.
 
@@ -183,6 +184,7 @@ class WritePlan:
             executor: Runs the compaction.
             identifier: The commit user's number of this commit.
             properties: Free properties of the snapshot.
+            allow_empty: Whether to make a snapshot of added rows when there are none.
 
         Returns:
             The snapshot with the rows; None when there was nothing to write or to replace.
@@ -204,6 +206,7 @@ class WritePlan:
                     messages,
                     identifier=identifier,
                     properties=properties,
+                    allow_empty=allow_empty,
                     unchanged_since=self.unchanged_since,
                 )
             partitions = self.replaced.partitions(self.storage, messages)
