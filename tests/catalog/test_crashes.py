@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 from tests.catalog.databases import POSTGRESQL_IN_MODES, on_databases
+from tests.catalog.worker import write_numbered
 from tests.forks import Forks
 
 from headwater.catalog.model.identifier import Identifier
@@ -22,7 +23,7 @@ from headwater.catalog.table.table import Table
 from headwater.storage.errors import NotFound
 from headwater.storage.schema.change import AddColumn, SetOption
 from headwater.storage.schema.table_schema import Schema, TableSchema
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.types.atomic_type import AtomicType, Root
 
 # One of the processes that share the tests starts what dies in them.
@@ -155,6 +156,40 @@ def test_a_commit_killed_at_any_step_happened_or_did_not(
         pytest.fail("the operation has more steps than were tried")
     assert not fates[0]
     assert any(fates)
+
+
+@pytest.mark.parametrize("migrated_url", POSTGRESQL_IN_MODES, indirect=True)
+def test_a_numbered_write_killed_at_any_step_is_repeated_once(
+    lake: Lake, orders: Identifier
+) -> None:
+    outcomes: list[bool] = []
+    for number in range(1, 2 * MOST_STEPS):
+        killed = lake.dies(number, "write")
+        with lake.opened() as catalog:
+            table = Table(catalog, catalog.tables.get(orders))
+            # The repetition comes first, or another reader does.
+            last = table.last_committed("job") if number % 2 else None
+            made = write_numbered(catalog, number)
+            outcomes.append(made is None)
+            if number % 2:
+                assert (last == number) == (made is None)
+            assert write_numbered(catalog, number) is None
+            assert table.last_committed("job") == number
+            added = [
+                snapshot.commit_identifier
+                for snapshot in table.snapshots()
+                if snapshot.commit_kind is CommitKind.APPEND
+            ]
+            assert sorted(added) == list(range(1, number + 1))
+            stored = table.scan(columns=["order_id"]).to_arrow()["order_id"].to_pylist()
+            assert sorted(stored) == list(range(1, number + 1))
+            if not killed:
+                break
+    else:
+        pytest.fail("the operation has more steps than were tried")
+    assert not outcomes[0]
+    # Killed after the decision, too.
+    assert outcomes.count(True) > 1
 
 
 @pytest.mark.modes

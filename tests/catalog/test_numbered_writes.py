@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.conftest import Clock
+from tests.processes import run_function
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.table.pointer import CatalogPointer
@@ -522,3 +525,36 @@ def test_any_interleaving_commits_each_number_once(
                 assert (table.last_committed(USER) or 0) == max(race.done, 0)
             others = [{"k": 1001 + at, "p": 0, "v": 1} for at in range(race.others)]
             assert rows(table) == [*expected(*range(race.done + 1)), *others]
+
+
+def _work(folder: str, address: str, seed: int, numbers: int) -> None:
+    """A process that does the whole job from its beginning, in this process or over HTTP."""
+    with connect(address or folder) as lake:
+        table = lake.table("sales.t")
+        for number in range(numbers):
+            write(table, number)
+            if number % 3 == seed:
+                table.expire_snapshots(retain_min=1, retain_max=1, retain=timedelta(0))
+
+
+def test_processes_that_do_the_same_job_do_it_once(
+    tmp_path: Path, serve: Callable[[Catalog], str]
+) -> None:
+    numbers = 12
+    folder = tmp_path / "lake"
+    with connect(folder) as lake:
+        lake.create_database("sales")
+        options = {"bucket": "1", **KEYED, "commit.max-retries": "100", "commit.timeout": "1 min"}
+        table = lake.create_table("sales.t", SCHEMA, primary_keys=["k"], options=options)
+        address = serve(lake.catalog)
+        processes = [("", 0), (address, 1), (address, 2)]
+        start = partial(run_function, _work, folder=tmp_path, variables=os.environ)
+        with ThreadPoolExecutor(len(processes)) as threads:
+            running = [
+                threads.submit(start, str(folder), url, seed, numbers) for url, seed in processes
+            ]
+            for each in running:
+                done = each.result()
+                assert done.returncode == 0, done.stderr
+        assert table.last_committed(USER) == numbers - 1
+        assert rows(table) == expected(*range(numbers))

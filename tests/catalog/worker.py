@@ -76,6 +76,7 @@ def _operation(
     replacement = replace(kept.to_schema(), fields=(*kept.fields[:3], extra))
     operations: dict[str, Callable[[], object]] = {
         "commit": lambda: _commit(catalog, Snapshot.from_json(snapshot_json)),
+        "write": lambda: write_numbered(catalog, int(step)),
         "create": lambda: catalog.tables.create(Identifier("sales", "new"), schema),
         # Another value each time: an option that is set to what it is makes no version.
         "alter": lambda: catalog.tables.alter(TABLE, [SetOption("alteration", str(uuid.uuid4()))]),
@@ -101,6 +102,13 @@ def _commit(catalog: SqlCatalog, snapshot: Snapshot) -> None:
     latest = catalog.snapshots.latest(TABLE)
     base = None if latest is None else latest.snapshot.uuid
     assert catalog.snapshots.commit(TABLE, None, snapshot, base, []).decided()
+
+
+def write_numbered(catalog: SqlCatalog, number: int) -> Snapshot | None:
+    """Write a row under a number: no other number has its key."""
+    rows = {"order_id": [number], "dt": ["2026-01-01"], "amount": [number]}
+    table = Table(catalog, catalog.tables.get(TABLE))
+    return table.write(rows, commit_user="job", commit_identifier=number)
 
 
 _warm: set[str] = set()
