@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.conftest import Clock
 from tests.processes import run_function
@@ -73,8 +73,8 @@ def write(table: Table, number: int, **more: object) -> Snapshot | None:
 def rows(table: Table) -> list[dict[str, int]]:
     if table.schema.table_options.bucket == -2:
         table.compact()
-    found: list[dict[str, int]] = table.scan().to_arrow().to_pylist()
-    return sorted(found, key=lambda row: row["k"])
+    stored: list[dict[str, int]] = table.scan().to_arrow().to_pylist()
+    return sorted(stored, key=lambda row: row["k"])
 
 
 def expected(*numbers: int) -> list[dict[str, int]]:
@@ -153,15 +153,17 @@ def test_a_commit_without_rows_is_known_to_be_done(table: Table) -> None:
 def test_a_stream_is_written_once_and_not_read_again(table: Table) -> None:
     small = table.with_options({"write-buffer-size": "4 kb"})
     batches = [
-        pa.record_batch({"k": range(at, at + 500), "p": [0] * 500, "v": [1] * 500}, schema=SCHEMA)
-        for at in range(0, 2000, 500)
+        pa.record_batch(
+            {"k": range(start, start + 500), "p": [0] * 500, "v": [1] * 500}, schema=SCHEMA
+        )
+        for start in range(0, 2000, 500)
     ]
     unread: list[pa.RecordBatch] = []
 
     def read(source: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in source:
-            unread.remove(each)
-            yield each
+        for item in source:
+            unread.remove(item)
+            yield item
 
     for is_first in (True, False):
         unread[:] = batches
@@ -407,14 +409,15 @@ def test_another_process_commits_the_same_number_meanwhile(
         assert data_files(table) == named
 
 
-def test_snapshots_that_expire_meanwhile_hide_no_commit_of_others(log: Table) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_snapshots_that_expire_meanwhile_may_be_of_others(log: Table, is_new: bool) -> None:
     def others_commit() -> None:
         log.write(batch(2), commit_user="other", commit_identifier=1)
         for number in range(3, 6):
             log.write(batch(number))
         expire(log)
 
-    assert write(log, 0) is not None
+    log.write(batch(0), commit_user="another" if is_new else USER, commit_identifier=0)
     late = Meddled.over(log, others_commit)
     assert write(late, 1) is not None
     assert rows(log) == expected(0, 1, 2, 3, 4, 5)
@@ -477,8 +480,8 @@ class Race:
         if event in ("repeat", "overtake"):
             with connect(self.folder, runtime=self.clock.runtime) as lake:
                 rival = lake.table("sales.t")
-                for each in range(number + 1 + (event == "overtake")):
-                    write(rival, each)
+                for repeated in range(number + 1 + (event == "overtake")):
+                    write(rival, repeated)
             self.done = max(self.done, number + (event == "overtake"))
         elif event == "write":
             self.others += 1
@@ -496,6 +499,7 @@ class Race:
 EVENTS = st.sampled_from(["repeat", "overtake", "write", "compact", "expire", "die", "nothing"])
 
 
+@settings(max_examples=15)
 @given(st.lists(st.lists(EVENTS, max_size=4), max_size=8), st.sampled_from(["1", "-1"]))
 def test_any_interleaving_commits_each_number_once(
     schedule: Sequence[Sequence[str]], bucket: str
@@ -520,8 +524,8 @@ def test_any_interleaving_commits_each_number_once(
                 except Died:
                     pass
                 # The process that died comes back, or one that is behind.
-                for each in range(race.done + 1):
-                    assert write(lake.table("sales.t"), each) is None
+                for repeated in range(race.done + 1):
+                    assert write(lake.table("sales.t"), repeated) is None
                 assert (table.last_committed(USER) or 0) == max(race.done, 0)
             others = [{"k": 1001 + at, "p": 0, "v": 1} for at in range(race.others)]
             assert rows(table) == [*expected(*range(race.done + 1)), *others]
@@ -553,8 +557,8 @@ def test_processes_that_do_the_same_job_do_it_once(
             running = [
                 threads.submit(start, str(folder), url, seed, numbers) for url, seed in processes
             ]
-            for each in running:
-                done = each.result()
+            for process in running:
+                done = process.result()
                 assert done.returncode == 0, done.stderr
         assert table.last_committed(USER) == numbers - 1
         assert rows(table) == expected(*range(numbers))

@@ -106,9 +106,8 @@ class Table(TableUpkeep):
             commit = self._new_commit(user=commit_user)
             last = number.last_committed(commit)
             if last is not None:
-                if last == number.identifier:
-                    # The process that committed it may have ended before the compaction.
-                    compact_written(commit, None, executor, last)
+                # The process that committed it may have ended before the compaction.
+                compact_written(commit, None, executor, last)
                 return None
             try:
                 plan, messages = self._write_rows(wanted, data, row_kinds)

@@ -183,8 +183,8 @@ class _Target:
             # A row that stays is told of all the same, so that one matched twice is noticed.
             signed = np.where(stays, -places - 1, places)[order]
             for number, name in enumerate(files.dictionary.to_pylist()):
-                found = signed[ends[number] : ends[number + 1]]
-                positions.setdefault(name, []).append(found)
+                in_file = signed[ends[number] : ends[number + 1]]
+                positions.setdefault(name, []).append(in_file)
             new = batch.filter(pc.is_in(kinds, pa.array(["+I", "+U"])))
             if moved is not None:
                 placed = new.filter(pc.is_valid(new.column(FILE_COLUMN)))
@@ -314,9 +314,9 @@ class ChangeWriter(DataSourceArrowWriter):
         """Commit what all tasks wrote, if they wrote anything."""
         done = [message for message in messages if isinstance(message, ChangedFiles)]
         counts = RowCounts()
-        for each in done:
-            counts = counts.plus(each.counts)
-        added = [message for each in done for message in each.added]
+        for changed in done:
+            counts = counts.plus(changed.counts)
+        added = [message for changed in done for message in changed.added]
         table = self._table()
         user, number = self._options.numbered or (self._change.writer, BATCH_IDENTIFIER)
         operation = _OPERATIONS.get(self._change.operation)

@@ -201,8 +201,8 @@ class OwnHistory:
 
     def _down_from(self, number: int) -> Iterator[Snapshot]:
         """The same from an earlier one."""
-        for each in range(number, 0, -1):
+        for snapshot_id in range(number, 0, -1):
             try:
-                yield self._storage.snapshot(each)
+                yield self._storage.snapshot(snapshot_id)
             except NotFound:
                 return

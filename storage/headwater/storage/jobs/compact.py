@@ -185,7 +185,7 @@ def _check_numbers(storage: TableStorage, numbers: Collection[int], *, sorts: bo
 def spread_postponed(
     storage: TableStorage, pointer: SnapshotPointer, executor: Executor, wanted: PartitionFilter
 ) -> Snapshot | None:
-    """Bring postponed rows into buckets; a partition is a task.
+    """Bring rows in the postpone bucket into buckets; a partition is a task.
 
     Raises:
         Unsupported: The table cannot be compacted.
@@ -293,8 +293,8 @@ def compact_since(
         pointer: The authority on the latest snapshot.
         executor: Runs the tasks.
         since: The snapshot. Nothing is done if the table was rolled back to one before it.
-        inclusive: True if it made some of them due itself.
-        tells_overwrites: True if a lookup writes a changelog though the last of these commits
+        inclusive: Whether it made some of them due itself.
+        tells_overwrites: Whether a lookup writes a changelog though the last of these commits
             replaced files, as a change of rows does.
         numbered: The commit user and its number of the commit that this belongs to; None is a
             user of its own. Another job's user it must never be: that job would take the number
@@ -381,7 +381,7 @@ def _compacts(storage: TableStorage, options: CompactionOptions) -> bool:
 
 
 def _is_full_due(options: CompactionOptions, identifier: int) -> bool:
-    """True if a commit of a number is one after which all there is is compacted.
+    """Whether a commit of a number is one after which all there is is compacted.
 
     A commit without a number always is (``DataWrite.scala``).
     """
@@ -393,7 +393,7 @@ def _is_full_due(options: CompactionOptions, identifier: int) -> bool:
 
 @dataclass(frozen=True)
 class _Spreading:
-    """Brings postponed rows into buckets; a partition is a task."""
+    """Brings rows in the postpone bucket into buckets; a partition is a task."""
 
     storage: TableStorage
     wanted: PartitionFilter
