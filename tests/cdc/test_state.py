@@ -1,0 +1,204 @@
+"""The state of pipelines: plans are recorded once, and stored values are read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.catalog.model.catalog import Catalog
+from headwater.cdc.state import STATE_TABLE, BatchPlan, PipelineState, TablePhase, TableState
+from headwater.client import Lake, connect
+from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, NotFound
+
+ORDERS = TableState("lake.orders", TablePhase.SNAPSHOT)
+ITEMS = TableState("lake.items", TablePhase.STREAMING, "0-1-7")
+FIRST = BatchPlan(0, None, "0-1-8", {"shop.orders": ORDERS, "shop.items": ITEMS})
+SECOND = BatchPlan(
+    1,
+    "0-1-8",
+    "0-1-12",
+    {
+        "shop.orders": replace(ORDERS, phase=TablePhase.STREAMING),
+        "shop.ünits; '": TableState(
+            "lake.units", TablePhase.QUARANTINED, "0-1-9", 'column "p": type geometry'
+        ),
+    },
+)
+
+
+@pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.modes)])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A lake with a database ``lake``: in this process, and through a server."""
+    with connect(tmp_path / "lake") as embedded:
+        embedded.create_database("lake")
+        if request.param == "embedded":
+            yield embedded
+            return
+        serve: Callable[[Catalog], str] = request.getfixturevalue("serve")
+        with connect(serve(embedded.catalog)) as served:
+            yield served
+
+
+@pytest.fixture
+def state(lake: Lake) -> PipelineState:
+    return PipelineState.open(lake, "lake", "shop")
+
+
+def test_a_plan_is_read_as_it_was_recorded(lake: Lake, state: PipelineState) -> None:
+    assert state.plan() is None
+    assert state.record(FIRST) == FIRST
+    assert state.record(SECOND) == SECOND
+    # A process that starts again reads the same; tables that are not followed any more are gone.
+    again = PipelineState.open(lake, "lake", "shop")
+    assert again.plan() == SECOND
+    table = lake.table(f"lake.{STATE_TABLE}")
+    assert table.scan().count() == 3
+    assert table.last_committed("cdc-shop") == 1
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert latest.properties == {"cdc.position": "0-1-12"}
+    assert len(table.snapshots()) == 2
+
+
+def test_the_first_plan_under_a_number_counts(lake: Lake, state: PipelineState) -> None:
+    other = PipelineState.open(lake, "lake", "shop")
+    state.record(FIRST)
+    later = replace(FIRST, end="0-1-100")
+    assert other.record(later) == FIRST
+    assert other.plan() == FIRST
+    table = lake.table(f"lake.{STATE_TABLE}")
+    assert len(table.snapshots()) == 1
+
+
+def test_two_processes_record_one_plan(lake: Lake, state: PipelineState) -> None:
+    """The other one comes first after both have looked."""
+
+    class Late(PipelineState):
+        def plan(self) -> BatchPlan | None:
+            last = super().plan()
+            if state.plan() == FIRST:
+                state.record(SECOND)
+            return last
+
+    state.record(FIRST)
+    late = Late.open(lake, "lake", "shop")
+    assert late.record(replace(SECOND, end="0-1-99", tables={})) == SECOND
+    assert state.plan() == SECOND
+
+
+def test_a_process_that_is_behind_is_told(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    state.record(SECOND)
+    with pytest.raises(Conflict, match="another process has planned batch 1; stop one of them"):
+        state.record(FIRST)
+    assert state.plan() == SECOND
+
+
+def test_plans_follow_each_other(state: PipelineState) -> None:
+    with pytest.raises(Invalid, match="cannot record batch 1 after '0-1-8': expected batch 0"):
+        state.record(SECOND)
+    state.record(FIRST)
+    for plan in (replace(SECOND, number=2), replace(SECOND, start="0-1-7")):
+        with pytest.raises(Invalid, match="expected batch 1 after '0-1-8'; read the last plan"):
+            state.record(plan)
+    assert state.plan() == FIRST
+
+
+def test_pipelines_share_the_table(lake: Lake, state: PipelineState) -> None:
+    other = PipelineState.open(lake, "lake", "shop' OR 'a' = 'a")
+    state.record(FIRST)
+    assert other.plan() is None
+    other.record(replace(FIRST, tables={}))
+    state.record(SECOND)
+    assert (state.plan(), other.plan()) == (SECOND, replace(FIRST, tables={}))
+
+
+def test_a_plan_is_known_after_its_snapshot_expired(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    other = PipelineState.open(lake, "lake", "other")
+    plan = replace(FIRST, tables={})
+    for _ in range(8):
+        other.record(plan)
+        plan = BatchPlan(plan.number + 1, plan.end, plan.end + "1")
+    table = lake.table(f"lake.{STATE_TABLE}")
+    table.expire_snapshots(retain_min=1, retain_max=1, retain=timedelta(0))
+    assert PipelineState.open(lake, "lake", "shop").record(replace(FIRST, end="x")) == FIRST
+
+
+def test_deleted_state_is_not_made_up_for(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    lake.table(f"lake.{STATE_TABLE}").delete("pipeline = 'shop'")
+    assert state.plan() is None
+    with pytest.raises(Conflict, match=r"its state was deleted from lake\.cdc_state; restore"):
+        state.record(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "message"),
+    [
+        ("plan", '{"number": 0, "start": null, "end": "e", "colour": 1}', "unknown key 'colour'"),
+        ("plan", '{"number": 0, "start": null}', "key 'end' is missing"),
+        ("plan", '{"number": "0", "start": null, "end": "e"}', "key 'number': .*valid integer"),
+        ("plan", "{", "Invalid JSON"),
+        ("plan", None, "Invalid JSON"),
+        ("table:a", '{"target": "t", "phase": "asleep"}', "key 'phase'.*'snapshot'"),
+        ("table:a", '{"target": "t", "phase": "snapshot", "x": 1}', "unknown key 'x'"),
+        ("table:a", '{"target": "t", "phase": "quarantined"}', "needs a reason"),
+        ("views", "{}", "unknown item"),
+    ],
+)
+def test_a_stored_value_of_another_version_is_rejected_by_name(
+    lake: Lake, state: PipelineState, item: str, value: str | None, message: str
+) -> None:
+    state.record(FIRST)
+    lake.table(f"lake.{STATE_TABLE}").write(
+        {"pipeline": ["shop"], "item": [item], "value": pa.array([value], pa.string())}
+    )
+    with pytest.raises(CorruptData, match=message) as error:
+        state.plan()
+    assert f"cannot read item {item!r} of pipeline 'shop'" in error.value.message
+    with pytest.raises(CorruptData):
+        state.record(SECOND)
+
+
+def test_a_plan_without_bounds_is_rejected(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    lake.table(f"lake.{STATE_TABLE}").delete("item = 'plan'")
+    with pytest.raises(CorruptData, match="item 'plan' of pipeline 'shop': it is missing"):
+        state.plan()
+
+
+@pytest.mark.parametrize(("number", "start"), [(-1, "a"), (0, "a"), (1, None)])
+def test_a_batch_with_wrong_bounds_is_rejected(number: int, start: str | None) -> None:
+    with pytest.raises(Invalid, match=f"batch {number} starts after {start!r}"):
+        BatchPlan(number, start, "b")
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"), [(TablePhase.QUARANTINED, None), (TablePhase.STREAMING, "a reason")]
+)
+def test_only_a_quarantined_table_has_a_reason(phase: TablePhase, reason: str | None) -> None:
+    with pytest.raises(Invalid, match=f"in phase {phase} with the reason {reason!r}"):
+        TableState("t", phase, None, reason)
+
+
+def test_what_is_not_a_state_table_is_rejected(lake: Lake) -> None:
+    with pytest.raises(NotFound):
+        PipelineState.open(lake, "missing", "shop")
+    PipelineState.open(lake, "lake", "shop")
+    with pytest.raises(Invalid, match="pipeline name ' ' is empty"):
+        PipelineState.open(lake, "lake", " ")
+    lake.create_database("other")
+    lake.create_table(f"other.{STATE_TABLE}", pa.schema([("pipeline", pa.string())]))
+    with pytest.raises(Invalid, match=r"other\.cdc_state is not a state table: expected"):
+        PipelineState.open(lake, "other", "shop")
+
+
+def test_a_name_that_no_commit_user_can_have_is_rejected(lake: Lake) -> None:
+    with pytest.raises(HeadwaterError, match="commit_user"):
+        PipelineState.open(lake, "lake", "a\nb").record(FIRST)
