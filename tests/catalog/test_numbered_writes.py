@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -345,10 +346,12 @@ class Meddled(Table):
 
     Attributes:
         before_decision: What happens before each of its next decisions, in turn.
+        after_decision: What happens after each of its decisions, whatever it was.
         lost: How many of the next decisions it does not hear of.
     """
 
     before_decision: Sequence[Callable[[], object]] = ()
+    after_decision: Callable[[CommitAnswer], object] = staticmethod(lambda _: None)
     lost: int = 0
 
     @property
@@ -374,6 +377,7 @@ class _MeddledPointer(CatalogPointer):
             first, *self.table.before_decision = self.table.before_decision
             first()
         answer = super().commit(snapshot, base, statistics)
+        self.table.after_decision(answer)
         if self.table.lost:
             self.table.lost -= 1
             return CommitAnswer.unknown(Unavailable("no response"))
@@ -467,12 +471,14 @@ class Race:
         folder: The lake's.
         done: Up to which number the job is done by one of them.
         others: How many commits others made.
+        dies_late: Whether the process dies after its next decision.
     """
 
     folder: Path
     clock: Clock = field(default_factory=Clock)
     done: int = -1
     others: int = 0
+    dies_late: bool = False
 
     def happen(self, table: Table, number: int, event: str) -> None:
         """Something happens before the decision about a number."""
@@ -492,11 +498,23 @@ class Race:
             expire(table)
         elif event == "die":
             raise Died
+        elif event == "die late":
+            self.dies_late = True
         else:
             assert event == "nothing"
 
+    def decided(self, number: int, answer: CommitAnswer) -> None:
+        """The decision about a number was made."""
+        if answer.decided():
+            self.done = max(self.done, number)
+        if self.dies_late:
+            self.dies_late = False
+            raise Died
 
-EVENTS = st.sampled_from(["repeat", "overtake", "write", "compact", "expire", "die", "nothing"])
+
+EVENTS = st.sampled_from(
+    ["repeat", "overtake", "write", "compact", "expire", "die", "die late", "nothing"]
+)
 
 
 @settings(max_examples=15)
@@ -518,11 +536,11 @@ def test_any_interleaving_commits_each_number_once(
                     for event in events:
                         race.happen(table, number, event)
 
-                try:
-                    write(Meddled.over(table, happen), number)
-                    race.done = max(race.done, number)
-                except Died:
-                    pass
+                stopped = Meddled.over(table, happen)
+                stopped.after_decision = partial(race.decided, number)
+                with suppress(Died):
+                    write(stopped, number)
+                    assert race.done >= number
                 # The process that died comes back, or one that is behind.
                 for repeated in range(race.done + 1):
                     assert write(lake.table("sales.t"), repeated) is None

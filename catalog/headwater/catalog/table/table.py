@@ -137,7 +137,8 @@ class Table(TableUpkeep):
         earlier snapshot makes the number that of the job's last commit that is left.
 
         Raises:
-            Invalid: The user's name is empty.
+            Forbidden: The caller may not write to the table.
+            Invalid: The user's name is not usable.
         """
         return last_number(self._new_commit(user=checked_user(self.name, commit_user)))
 
