@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.conftest import Clock
+from tests.client.conftest import Clock as NoWaiting
+from tests.client.conftest import open_proxy
 from tests.processes import run_function
 
 from headwater.catalog.model.catalog import Catalog
@@ -446,6 +448,34 @@ def test_an_unknown_outcome_is_resolved_by_the_repetition(table: Table, happened
     assert (write(table, 1) is None) == happened
     assert write(table, 1) is None
     assert rows(table) == expected(0, 1)
+
+
+def test_a_server_that_goes_with_the_commit_is_asked_again(
+    tmp_path: Path, serve: Callable[[Catalog], str]
+) -> None:
+    with connect(tmp_path / "lake") as embedded, open_proxy(serve(embedded.catalog)) as proxy:
+        embedded.create_database("sales")
+        log = embedded.create_table("sales.log", SCHEMA)
+        with connect(proxy.url, runtime=NoWaiting().runtime) as served:
+            table = served.table("sales.log")
+            # The request is lost, and the server with it.
+            proxy.go("POST /commit")
+            with pytest.raises(OutcomeUnknown):
+                write(table, 0)
+            proxy.start()
+            assert write(table, 0) is not None
+            # The server commits, and its response is lost.
+            proxy.lose_answer("POST /commit")
+            assert write(table, 1) is not None
+            for number in (0, 1):
+                assert write(table, number) is None
+            # Nothing is known while it is away.
+            proxy.stop()
+            with pytest.raises(Unavailable):
+                table.last_committed(USER)
+            with pytest.raises(Unavailable):
+                write(table, 1)
+        assert rows(log) == expected(0, 1)
 
 
 def test_a_repeated_number_hides_no_later_one(lake: Lake) -> None:
