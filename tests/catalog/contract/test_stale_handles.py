@@ -77,6 +77,7 @@ TABLE_OPERATIONS: Mapping[str, Collection[Operation]] = {
     ],
     "fast_forward": [lambda t: t.fast_forward("b")],
     "files": [lambda t: t.files(), lambda t: t.files(snapshot_id=1)],
+    "last_committed": [lambda t: t.last_committed("job")],
     "latest_snapshot": [lambda t: t.latest_snapshot()],
     "mark_partitions_done": [
         lambda t: t.mark_partitions_done({"p": "a"}),
@@ -116,7 +117,11 @@ TABLE_OPERATIONS: Mapping[str, Collection[Operation]] = {
     "truncate": [lambda t: t.truncate()],
     "update": [lambda t: t.update({"v": 1}, where="k = 7")],
     "upsert": [lambda t: t.upsert(ROWS)],
-    "write": [lambda t: t.write(ROWS), lambda t: t.write({"k": [], "p": []})],
+    "write": [
+        lambda t: t.write(ROWS),
+        lambda t: t.write({"k": [], "p": []}),
+        lambda t: t.write(ROWS, commit_user="job", commit_identifier=7),
+    ],
     # What a handle gives is of the same table.
     "pointer": [
         lambda t: t.pointer.latest(),
