@@ -127,8 +127,8 @@ def test_a_result_without_rows_and_a_query_that_is_rejected(
     shop: MySQLServer, shop_source: Address, connection: Connection
 ) -> None:
     assert list(text_columns(connection, shop_source, "SELECT 1 FROM DUAL WHERE 0")) == []
-    with pytest.raises(Invalid, match="rejects a statement: error 1146"):
-        list(text_columns(connection, shop_source, "SELECT * FROM shop.nothing"))
+    with pytest.raises(Invalid, match="rejects a statement: error 1064"):
+        list(text_columns(connection, shop_source, "SELECT FROM"))
     # A mistake that shows only with the rows, after the first of them.
     query = "SELECT (SELECT seq FROM shop.seq_1_to_2 WHERE seq <= a.seq) FROM shop.seq_1_to_3 a"
     with pytest.raises(Invalid, match="more than 1 row"):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import DataType
 
 __all__ = ["Finding", "SourceColumn", "SourceTable", "TableName"]
+
+_SPECIAL = re.compile(r"[.*?\\]")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_NAME = re.compile(r"((?:[^.\\]|\\.)+)\.((?:[^.\\]|\\.)+)", re.DOTALL)
 
 
 @dataclass(frozen=True, order=True)
@@ -24,6 +30,20 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @property
+    def escaped(self) -> str:
+        """The name as a pattern writes it: without a doubt which dot stands between its parts."""
+        return ".".join(_SPECIAL.sub(r"\\\g<0>", part) for part in (self.database, self.table))
+
+    @staticmethod
+    def from_escaped(text: str) -> TableName:
+        """Read a name as `escaped` writes it; Invalid."""
+        parts = _NAME.fullmatch(text)
+        if parts is None:
+            raise Invalid(f"'{text}' is not the name of a table; write one such as 'shop.orders'")
+        database, table = (_ESCAPED.sub(r"\1", part) for part in parts.groups())
+        return TableName(database, table)
 
 
 @dataclass(frozen=True)

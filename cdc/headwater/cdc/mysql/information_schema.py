@@ -15,19 +15,21 @@ __all__ = ["Tables", "read_tables"]
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
 SELECT table_schema, table_name, table_type, table_comment FROM information_schema.tables
-WHERE table_schema NOT IN %s AND table_type <> 'VIEW' ORDER BY table_schema, table_name
+WHERE {wanted} AND table_type <> 'VIEW' ORDER BY table_schema, table_name
 """
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, column_type, is_nullable, column_default,
   column_comment, collation_name, extra, generation_expression
-FROM information_schema.columns WHERE table_schema NOT IN %s
+FROM information_schema.columns WHERE {wanted}
 ORDER BY table_schema, table_name, ordinal_position
 """
 _KEYS = """
 SELECT table_schema, table_name, column_name FROM information_schema.statistics
-WHERE index_name = 'PRIMARY' AND table_schema NOT IN %s
+WHERE index_name = 'PRIMARY' AND {wanted}
 ORDER BY table_schema, table_name, seq_in_index
 """
+# Whose names are sent to the server, rather than all tables read.
+_FEW_TABLES = 100
 _KINDS = {
     "SYSTEM VERSIONED": "it is system-versioned: its log has rows of its history among its own",
     "SEQUENCE": "it is a sequence",
@@ -64,11 +66,21 @@ def read_tables(
         Forbidden: The user may not read the information schema.
         Unavailable: The server does not answer.
     """
-    columns = _by_table(server.rows(_COLUMNS, [_SYSTEM_DATABASES]))
-    keys = _by_table(server.rows(_KEYS, [_SYSTEM_DATABASES]))
+    condition = "table_schema NOT IN %s"
+    values: list[object] = [_SYSTEM_DATABASES]
+    if wanted is not None and len(wanted) <= _FEW_TABLES:
+        if not wanted:
+            return Tables((), ())
+        condition += " AND (table_schema, table_name) IN %s"
+        values.append(tuple((name.database, name.table) for name in wanted))
+
+    def rows(statement: str) -> Sequence[tuple[object, ...]]:
+        return server.rows(statement.format(wanted=condition), values)
+
+    columns, keys = _by_table(rows(_COLUMNS)), _by_table(rows(_KEYS))
     followed: list[SourceTable] = []
     findings: list[Finding] = []
-    for database, table, kind, comment in server.rows(_TABLES, [_SYSTEM_DATABASES]):
+    for database, table, kind, comment in rows(_TABLES):
         name = TableName(str(database), str(table))
         if wanted is not None and name not in wanted:
             continue

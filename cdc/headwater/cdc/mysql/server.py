@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
-from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meaning"]
 
@@ -24,6 +24,8 @@ _URL_FORM = "mysql://user@host:port"
 # CR_* of the client begin at 2000; the others: too many connections, shut down, killed.
 _CLIENT_CODES = range(2000, 3000)
 _LOST = frozenset({1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927})
+# No such column or table, or it changed after the snapshot was taken.
+_CHANGED = frozenset({1054, 1146, 1412})
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
 # Instants as they are, and zero dates as they are stored.
 _SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
@@ -111,6 +113,11 @@ class MySQLServer:
         self.version = str(version)
         is_mariadb = "mariadb" in self.version.lower()
         self.flavour = Flavour.MARIADB if is_mariadb else Flavour.MYSQL
+
+    @property
+    def connection(self) -> pymysql.Connection:
+        """The connection, for queries whose rows are read a column at a time."""
+        return self._connection
 
     def close(self) -> None:
         """End the connection."""
@@ -213,6 +220,7 @@ def explained(address: Address) -> Iterator[None]:
     """Raise what PyMySQL raises as errors that name the server.
 
     Raises:
+        Conflict: A table or a column is not there, or changed after a snapshot was taken.
         Forbidden: The user or the password is rejected, or a privilege is missing.
         Invalid: A statement is rejected.
         Unavailable: The server does not answer.
@@ -230,6 +238,10 @@ def meaning(address: Address, error: MySQLError) -> HeadwaterError:
         return Forbidden(
             f"the source at {address} rejects user '{address.user}': {text}; check the password "
             "and the privileges"
+        )
+    if code in _CHANGED:
+        return Conflict(
+            f"the source at {address} has another table meanwhile: {text}; read it again"
         )
     if code not in _CLIENT_CODES and code not in _LOST:
         return Invalid(f"the source at {address} rejects a statement: error {code}, {text}")

@@ -8,7 +8,7 @@ returns the one that counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Self, TypeVar
 
@@ -16,11 +16,21 @@ import pyarrow as pa
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from headwater.catalog.table.table import Table
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
+from headwater.storage.types.data_type import parse_type
 
-__all__ = ["STATE_TABLE", "BatchPlan", "PipelineState", "TablePhase", "TableState"]
+__all__ = [
+    "STATE_TABLE",
+    "BatchPlan",
+    "ColumnState",
+    "PipelineState",
+    "Reading",
+    "TablePhase",
+    "TableState",
+]
 
 STATE_TABLE = "cdc_state"
 """The name of the state table, which all pipelines into a database share."""
@@ -36,6 +46,8 @@ _KEYS = ("pipeline", "item")
 _OPTIONS = {"bucket": "1"}
 _PLAN = "plan"
 _TABLE = "table:"
+_SETTINGS, _REQUEST = "settings", "request:"
+_NOT_OF_PLANS = (_SETTINGS, _REQUEST)
 
 # Stored values are read by later versions and, after a downgrade, by earlier ones.
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -53,7 +65,50 @@ class TablePhase(StrEnum):
     REREADING = "rereading"
     """Its rows are read again after a change without row events, while changes are applied."""
     QUARANTINED = "quarantined"
-    """Nothing is applied until somebody resumes it."""
+    """Nothing is applied until it is read again."""
+    GONE = "gone"
+    """The source does not have it any more; the lake's table stays."""
+
+
+@dataclass(frozen=True)
+class ColumnState:
+    """A column of the source, see `SourceColumn`; its type in the lake as SQL writes it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    name: str
+    source_type: str
+    type: str
+    comment: str = ""
+    is_generated: bool = False
+    collation: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a batch reads of a table besides the log.
+
+    Attributes:
+        after: The upper bound of the range of keys that was read last; None for none.
+        until: The upper bound of the ranges that this batch reads; None for none, and an empty
+            bound for all that is left.
+        deletes: Whether keys that the source lacks are deleted at the end of this reading.
+        deletes_now: Whether this batch deletes them.
+        settles: The table is as the source's from this position on; None while ranges are left.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    after: tuple[str, ...] | None = None
+    until: tuple[str, ...] | None = None
+    deletes: bool = False
+    deletes_now: bool = False
+    settles: str | None = None
+
+    @property
+    def is_all_read(self) -> bool:
+        """Whether no range is left when the batch begins."""
+        return self.after == ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +119,10 @@ class TableState:
         target: The table of the lake, ``database.table``.
         phase: What the pipeline does with it.
         position: The source position that the phase began at; None for the pipeline's first.
-        reason: Why the table is quarantined.
+        reason: Why the table is quarantined, or read again.
+        columns, key, comment: The source's table, as it is when the batch begins.
+        reading: How far its rows are read, in the phases that read them.
+        prepared: XA transactions that changed it and are not committed or rolled back.
 
     Raises:
         Invalid: A quarantined table has no reason, or another one has.
@@ -76,13 +134,59 @@ class TableState:
     phase: TablePhase
     position: str | None = None
     reason: str | None = None
+    columns: tuple[ColumnState, ...] = ()
+    key: tuple[str, ...] = ()
+    comment: str = ""
+    reading: Reading | None = None
+    prepared: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.phase is TablePhase.QUARANTINED) != bool(self.reason):
+        has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
+        if has_reason != bool(self.reason):
             raise Invalid(
                 f"table {self.target} is in phase {self.phase} with the reason {self.reason!r}; a "
-                "quarantined table needs a reason, and no other table has one"
+                "table that is quarantined or read again needs a reason, and no other table has one"
             )
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its rows are read from the source, besides its log."""
+        return self.phase in (TablePhase.SNAPSHOT, TablePhase.REREADING)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the log's rows of it are applied."""
+        return self.phase not in (TablePhase.QUARANTINED, TablePhase.GONE)
+
+    def source_table(self, name: TableName) -> SourceTable:
+        """The source's table when the batch begins."""
+        columns = tuple(
+            SourceColumn(
+                column.name,
+                column.source_type,
+                parse_type(column.type),
+                comment=column.comment,
+                is_generated=column.is_generated,
+                collation=column.collation,
+            )
+            for column in self.columns
+        )
+        return SourceTable(name, columns, self.key, self.comment)
+
+    def with_source(self, table: SourceTable) -> TableState:
+        """This state with another shape of the source's table."""
+        columns = tuple(
+            ColumnState(
+                column.name,
+                column.source_type,
+                str(column.type),
+                column.comment,
+                column.is_generated,
+                column.collation,
+            )
+            for column in table.columns
+        )
+        return replace(self, columns=columns, key=tuple(table.primary_key), comment=table.comment)
 
 
 @dataclass(frozen=True)
@@ -122,6 +226,15 @@ class _Bounds:
     number: int
     start: str | None
     end: str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a pipeline was started with."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    values: Mapping[str, str]
 
 
 class PipelineState:
@@ -186,6 +299,9 @@ class PipelineState:
         own = Comparison("pipeline", "=", self._pipeline)
         stored = self._table.scan(where=own).to_arrow()
         values = dict(zip(stored["item"].to_pylist(), stored["value"].to_pylist(), strict=True))
+        values = {
+            item: value for item, value in values.items() if not item.startswith(_NOT_OF_PLANS)
+        }
         if not values:
             return None
         if _PLAN not in values:
@@ -217,23 +333,14 @@ class PipelineState:
         if last is not None and last.number == plan.number:
             return last
         self._check_order(last, plan)
-        items = {_PLAN: _json(_Bounds(plan.number, plan.start, plan.end))}
+        items: dict[str, str | None] = {_PLAN: _json(_Bounds(plan.number, plan.start, plan.end))}
         before = {} if last is None else last.tables
         for source, state in plan.tables.items():
             if before.get(source) != state:
                 items[_TABLE + source] = _json(state)
         gone = [_TABLE + source for source in before if source not in plan.tables]
-        names = [*items, *gone]
-        rows = pa.table(
-            {
-                "pipeline": [self._pipeline] * len(names),
-                "item": names,
-                "value": [*items.values(), *[None] * len(gone)],
-            },
-            schema=_SCHEMA,
-        )
         self._table.write(
-            rows,
+            self._rows({**items, **dict.fromkeys(gone)}),
             pa.array(["+U"] * len(items) + ["-D"] * len(gone)),
             commit_user=self.commit_user,
             commit_identifier=plan.number,
@@ -251,6 +358,56 @@ class PipelineState:
                 )
             )
         return recorded
+
+    # Besides the plans -------------------------------------------------------------------------
+
+    def settings(self) -> Mapping[str, str]:
+        """What the pipeline was started with; empty for a new one.
+
+        Raises:
+            CorruptData: As `plan`.
+        """
+        stored = self._items(_SETTINGS).get(_SETTINGS)
+        return {} if stored is None else self._parsed(_Settings, _SETTINGS, stored).values
+
+    def save_settings(self, values: Mapping[str, str]) -> None:
+        """Keep what the pipeline was started with, without secrets."""
+        if self.settings() != dict(values):
+            self._write({_SETTINGS: _json(_Settings(dict(values)))})
+
+    def request(self, name: str, value: str) -> None:
+        """Leave a request to the process that runs the pipeline, such as to stop."""
+        self._write({_REQUEST + name: value})
+
+    def requests(self) -> Mapping[str, str]:
+        """The requests that wait."""
+        stored = self._items(_REQUEST)
+        return {item.removeprefix(_REQUEST): value or "" for item, value in stored.items()}
+
+    def answer(self, *names: str) -> None:
+        """Remove requests that are carried out."""
+        if names:
+            self._write({_REQUEST + name: None for name in names})
+
+    def _items(self, prefix: str) -> Mapping[str, str | None]:
+        own = Comparison("pipeline", "=", self._pipeline)
+        stored = self._table.scan(where=own).to_arrow()
+        pairs = zip(stored["item"].to_pylist(), stored["value"].to_pylist(), strict=True)
+        return {item: value for item, value in pairs if item.startswith(prefix)}
+
+    def _write(self, items: Mapping[str, str | None]) -> None:
+        kinds = ["-D" if value is None else "+U" for value in items.values()]
+        self._table.write(self._rows(items), pa.array(kinds))
+
+    def _rows(self, items: Mapping[str, str | None]) -> pa.Table:
+        return pa.table(
+            {
+                "pipeline": [self._pipeline] * len(items),
+                "item": list(items),
+                "value": list(items.values()),
+            },
+            schema=_SCHEMA,
+        )
 
     def _check_order(self, last: BatchPlan | None, plan: BatchPlan) -> None:
         expected, start = (0, None) if last is None else (last.number + 1, last.end)
@@ -282,7 +439,7 @@ class PipelineState:
         return f"table {self._table.name}: cannot read item {item!r} of pipeline {self._pipeline!r}"
 
 
-def _json(value: TableState | _Bounds) -> str:
+def _json(value: TableState | _Bounds | _Settings) -> str:
     return TypeAdapter(type(value)).dump_json(value).decode()
 
 

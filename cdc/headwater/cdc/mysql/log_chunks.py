@@ -1,0 +1,110 @@
+"""The log's bytes as they come, read ahead by a thread, and kept on disk when they are many."""
+
+from __future__ import annotations
+
+import mmap
+import queue
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
+
+from headwater.cdc.mysql.log_stream import LogStream
+from headwater.storage.errors import HeadwaterError
+
+__all__ = ["LogChunks"]
+
+_READ_AHEAD = 4
+_WAKE_SECONDS = 0.2
+_END = b""
+
+
+class LogChunks:
+    """Whole events of a stream, read ahead by a thread.
+
+    Bytes of rows are kept until their batch is committed. A transaction may have more of them than
+    there is memory: beyond `memory_bytes` what comes is written to files, and read from there.
+
+    Args:
+        stream: The stream; it is closed with this.
+        source: Its name in messages.
+        memory_bytes: How many bytes of rows of a batch are kept in memory.
+    """
+
+    def __init__(self, stream: LogStream, source: str, memory_bytes: int = 256 << 20) -> None:
+        self.source = source
+        self.ended = False
+        self._stream, self._memory_bytes = stream, memory_bytes
+        self._kept = 0
+        self._closing = Event()
+        self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
+        self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the stream and its thread."""
+        self._closing.set()
+        self._stream.close()
+        self._thread.join()
+
+    def keeps(self, size: int) -> None:
+        """Count bytes that a batch keeps."""
+        self._kept += size
+
+    def released(self) -> None:
+        """Note that nothing of what came before is kept."""
+        self._kept = 0
+
+    def next(
+        self, deadline: float | None, should_end: Callable[[], bool]
+    ) -> bytes | memoryview | None:
+        """The next events; None at the deadline, when it should end, or at the end of the log.
+
+        Args:
+            deadline: By the monotonic clock, in seconds; None waits.
+            should_end: Asked several times a second.
+
+        Raises:
+            CorruptData, NotFound, Unavailable: As `LogStream.chunks`.
+        """
+        while not self.ended:
+            wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()
+            try:
+                item = self._queue.get(timeout=max(0.0, min(_WAKE_SECONDS, wait)))
+            except queue.Empty:
+                if should_end() or (deadline is not None and monotonic() >= deadline):
+                    return None
+                continue
+            if isinstance(item, Exception):
+                raise item
+            if item == _END:
+                self.ended = True
+                break
+            return item if self._kept < self._memory_bytes else _on_disk(item)
+        return None
+
+    def _read_ahead(self) -> None:
+        try:
+            for chunk in self._stream.chunks():
+                self._put(chunk)
+                if self._closing.is_set():
+                    return
+            self._put(_END)
+        except (HeadwaterError, OSError, ValueError) as error:
+            # Closing the stream ends it with an error, which nobody waits for.
+            self._put(error)
+
+    def _put(self, item: bytes | Exception) -> None:
+        while not self._closing.is_set():
+            with suppress(queue.Full):
+                self._queue.put(item, timeout=_WAKE_SECONDS)
+                return
+
+
+def _on_disk(chunk: bytes) -> memoryview:
+    """The same bytes, in a file that goes with them."""
+    with tempfile.TemporaryFile() as file:
+        file.write(chunk)
+        file.flush()
+        return memoryview(mmap.mmap(file.fileno(), len(chunk), access=mmap.ACCESS_READ))

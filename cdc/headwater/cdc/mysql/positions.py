@@ -1,0 +1,117 @@
+"""Positions in a source's log, as text and as they grow from transaction to transaction."""
+
+from __future__ import annotations
+
+from headwater.cdc.mysql.gtid import Gtid, GtidSet, MariadbGtid, MariadbGtidList, Source
+from headwater.cdc.mysql.log_stream import GtidStart
+from headwater.cdc.mysql.server import Flavour
+from headwater.storage.errors import CorruptData
+
+__all__ = ["Position", "PositionTracker", "contains", "parse_position", "start_of"]
+
+Position = GtidSet | MariadbGtidList
+"""The transactions that were read: always whole ones."""
+
+
+def parse_position(flavour: Flavour, text: str) -> Position:
+    """Read a position as its server prints it; Invalid."""
+    if flavour is Flavour.MARIADB:
+        return MariadbGtidList.from_text(text)
+    return GtidSet.from_text(text)
+
+
+def start_of(position: Position) -> GtidStart:
+    """Where a stream of the log begins that has what follows a position."""
+    encoded = position.to_bytes() if isinstance(position, GtidSet) else b""
+    return GtidStart(str(position), encoded)
+
+
+class PositionTracker:
+    """A position that grows by one transaction after the other.
+
+    Args:
+        start: Where it begins.
+    """
+
+    def __init__(self, start: Position) -> None:
+        self._is_mariadb = isinstance(start, MariadbGtidList)
+        # By domain, or by source: the intervals of transactions, of which the last one grows.
+        self._domains: dict[int, MariadbGtid] = {}
+        self._intervals: dict[Source, list[list[int]]] = {}
+        if isinstance(start, MariadbGtidList):
+            self._domains = {gtid.domain: gtid for gtid in start.gtids}
+        else:
+            self._intervals = {
+                source: [list(interval) for interval in intervals]
+                for source, intervals in start.sources
+            }
+
+    def add(self, gtid: Gtid | MariadbGtid) -> None:
+        """Add a transaction that was read whole.
+
+        Raises:
+            CorruptData: The log has it twice.
+        """
+        if isinstance(gtid, MariadbGtid):
+            last = self._domains.get(gtid.domain)
+            if last is not None and last.sequence >= gtid.sequence:
+                raise CorruptData(
+                    f"the log has {gtid} after {last}; set gtid_strict_mode=ON at the source, and "
+                    "read the tables again: headwater cdc resnapshot"
+                )
+            self._domains[gtid.domain] = gtid
+            return
+        intervals = self._intervals.setdefault(gtid.source, [])
+        if intervals and intervals[-1][1] == gtid.number:
+            intervals[-1][1] += 1
+            return
+        intervals.append([gtid.number, gtid.number + 1])
+        intervals.sort()
+        joined: list[list[int]] = []
+        for first, end in intervals:
+            if joined and joined[-1][1] == first:
+                joined[-1][1] = end
+            else:
+                joined.append([first, end])
+        self._intervals[gtid.source] = joined
+
+    def position(self) -> Position:
+        """What was read up to now."""
+        if self._is_mariadb:
+            ordered = sorted(self._domains)
+            return MariadbGtidList(tuple(self._domains[domain] for domain in ordered))
+        return GtidSet(
+            tuple(
+                (source, tuple((first, end) for first, end in intervals))
+                for source, intervals in sorted(self._intervals.items())
+            )
+        )
+
+    def reaches(self, end: Position) -> bool:
+        """Whether all transactions of a position were read."""
+        if isinstance(end, MariadbGtidList):
+            return not any(self.lacks(gtid) for gtid in end.gtids)
+        return all(
+            any(
+                low <= first and last <= high for low, high in self._intervals.get(source, ())
+            )
+            for source, intervals in end.sources
+            for first, last in intervals
+        )
+
+    def lacks(self, gtid: Gtid | MariadbGtid) -> bool:
+        """Whether a transaction was not read."""
+        if isinstance(gtid, MariadbGtid):
+            last = self._domains.get(gtid.domain)
+            return last is None or last.sequence < gtid.sequence
+        intervals = self._intervals.get(gtid.source, ())
+        return not any(first <= gtid.number < end for first, end in intervals)
+
+
+def contains(one: Position, other: Position) -> bool:
+    """Whether all transactions of the other position are in this one; positions of one server."""
+    if isinstance(one, GtidSet) and isinstance(other, GtidSet):
+        return one.contains(other)
+    if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
+        return one.contains(other)
+    return False

@@ -1,0 +1,207 @@
+"""A MySQL or MariaDB server as the source of a pipeline: its position, log, and consistent reads."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+
+from headwater.cdc.mysql.gtid import GtidSet
+from headwater.cdc.mysql.log_chunks import LogChunks
+from headwater.cdc.mysql.log_stream import LogStream
+from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
+from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
+from headwater.cdc.mysql.transactions import LogReader
+from headwater.storage.errors import Conflict, NotFound, Unavailable
+
+__all__ = ["ConsistentRead", "MySQLSource"]
+
+# Other replicas of the server must not have the reader's number; theirs are small as a rule.
+_SERVER_IDS = (1 << 31, (1 << 32) - 1)
+_LOCK_PREFIX = "headwater_cdc_"
+_MAX_LOCK_NAME = 64
+_VISIBLE_SECONDS = 60
+_RETRY_SECONDS = 0.02
+
+
+class ConsistentRead:
+    """A transaction that sees the source at one position.
+
+    Attributes:
+        server: The connection.
+        exact: The position, where the server tells it (MariaDB).
+    """
+
+    def __init__(self, source: MySQLSource, server: MySQLServer, exact: Position | None) -> None:
+        self._source, self.server, self.exact = source, server, exact
+
+    def settled(self) -> Position:
+        """A position that has all that the transaction sees."""
+        return self.exact or self._source.position_on(self.server)
+
+
+class MySQLSource:
+    """A server that a pipeline follows.
+
+    Args:
+        address: The server.
+
+    Attributes:
+        flavour: Whether it is MySQL or MariaDB.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._server = MySQLServer(address)
+        self.flavour = self._server.flavour
+        settings = self._server.variables()
+        self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
+        self._lower_case_names = settings.get("lower_case_table_names") != "0"
+
+    def close(self) -> None:
+        """End the connection."""
+        self._server.close()
+
+    @property
+    def server(self) -> MySQLServer:
+        """A connection for questions."""
+        return self._server
+
+    def position(self) -> Position:
+        """The position that the server has reached."""
+        return self.position_on(self._server)
+
+    def position_on(self, server: MySQLServer) -> Position:
+        """The same, asked on another connection."""
+        is_mariadb = self.flavour is Flavour.MARIADB
+        ((text,),) = server.rows(
+            "SELECT @@gtid_binlog_pos" if is_mariadb else "SELECT @@global.gtid_executed"
+        )
+        return parse_position(self.flavour, str(text))
+
+    def parse(self, text: str) -> Position:
+        """Read a position of this source; Invalid."""
+        return parse_position(self.flavour, text)
+
+    def check_holds(self, position: Position) -> None:
+        """Check that the server has had a position, and has its log from there on.
+
+        Raises:
+            Conflict: It lacks transactions of the position.
+            NotFound: Its log was purged.
+        """
+        present = self.position()
+        remedy = "read the tables again: headwater cdc resnapshot --all"
+        if not contains(present, position):
+            raise Conflict(
+                f"the source at {self.address} is at '{present}' and lacks transactions of "
+                f"'{position}', where the pipeline is: it was restored, or is another server; "
+                f"connect to a server that has them, or {remedy}"
+            )
+        if isinstance(position, GtidSet):
+            ((text,),) = self._server.rows("SELECT @@global.gtid_purged")
+            purged = GtidSet.from_text(str(text))
+            if not position.contains(purged):
+                raise NotFound(
+                    f"the source at {self.address} has purged its log up to '{purged}', and the "
+                    f"pipeline is at '{position}'; {remedy}, and keep the log for longer: "
+                    "binlog_expire_logs_seconds"
+                )
+
+    def open_log(self, after: Position, memory_bytes: int) -> LogReader:
+        """Read the log from a position on.
+
+        Args:
+            after: The position.
+            memory_bytes: How many bytes of a batch are kept in memory.
+
+        Raises:
+            NotFound: The server does not have the log from there on.
+            Unavailable: It cannot be reached.
+        """
+        low, high = _SERVER_IDS
+        server_id = low + secrets.randbelow(high - low)
+        stream = LogStream(self.address, start_of(after), server_id=server_id)
+        chunks = LogChunks(stream, f"the log of {self.address}", memory_bytes)
+        return LogReader(
+            chunks,
+            after,
+            checksums=self._checksums,
+            mariadb=self.flavour is Flavour.MARIADB,
+            lower_case_names=self._lower_case_names,
+        )
+
+    @contextmanager
+    def consistent_read(self, after: Position) -> Iterator[ConsistentRead]:
+        """See the source at one position, which has all transactions of another one.
+
+        The log is sent to readers before its transactions can be seen by others, so this waits
+        until they can.
+
+        Args:
+            after: The position that is to be seen at least.
+
+        Raises:
+            Unavailable: The server does not reach it, or cannot be reached.
+        """
+        with MySQLServer(self.address) as server:
+            exact = self._begin(server, after)
+            yield ConsistentRead(self, server, exact)
+            server.rows("ROLLBACK")
+
+    def _begin(self, server: MySQLServer, after: Position) -> Position | None:
+        server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        deadline = monotonic() + _VISIBLE_SECONDS
+        if self.flavour is Flavour.MYSQL:
+            ((timed_out,),) = server.rows(
+                "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", [str(after), _VISIBLE_SECONDS]
+            )
+            if not timed_out:
+                server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                return None
+            deadline = 0.0
+        while monotonic() < deadline:
+            server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            status = {
+                str(name).lower(): str(value)
+                for name, value in server.rows("SHOW STATUS LIKE 'binlog_snapshot_%'")
+            }
+            ((text,),) = server.rows(
+                "SELECT BINLOG_GTID_POS(%s, %s)",
+                [status["binlog_snapshot_file"], int(status["binlog_snapshot_position"])],
+            )
+            exact = parse_position(self.flavour, str(text or ""))
+            if contains(exact, after):
+                return exact
+            server.rows("ROLLBACK")
+            sleep(_RETRY_SECONDS)
+        raise Unavailable(
+            f"the source at {self.address} has not reached '{after}' within {_VISIBLE_SECONDS} s; "
+            "check that it is the server that was read before"
+        )
+
+    def lock(self, pipeline: str, seconds: float) -> None:
+        """Keep other processes from running a pipeline while this connection lasts.
+
+        Args:
+            pipeline: Its name.
+            seconds: How long to wait for another one.
+
+        Raises:
+            Conflict: Another one runs it.
+        """
+        name = (_LOCK_PREFIX + pipeline)[:_MAX_LOCK_NAME]
+        ((is_taken,),) = self._server.rows("SELECT GET_LOCK(%s, %s)", [name, seconds])
+        if is_taken != 1:
+            raise Conflict(
+                f"pipeline '{pipeline}' runs in another process, which holds its lock at the "
+                f"source at {self.address} for {seconds:g} s already; stop that one first: "
+                f"headwater cdc stop --name {pipeline}"
+            )
+
+    def is_locked(self, pipeline: str) -> bool:
+        """Whether a process runs a pipeline on this source."""
+        name = (_LOCK_PREFIX + pipeline)[:_MAX_LOCK_NAME]
+        ((holder,),) = self._server.rows("SELECT IS_USED_LOCK(%s)", [name])
+        return holder is not None

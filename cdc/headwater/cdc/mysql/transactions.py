@@ -1,0 +1,487 @@
+"""Whole transactions of a log, grouped into batches by table. Rows stay as they are in the log."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from headwater.cdc.ddl import (
+    AlterPhase,
+    Change,
+    DropDatabase,
+    Irrelevant,
+    NotUnderstood,
+    interpret,
+)
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.compression import expand
+from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query
+from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
+from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
+from headwater.cdc.mysql.log_chunks import LogChunks
+from headwater.cdc.mysql.positions import Position, PositionTracker
+from headwater.cdc.mysql.rows import RowsEvent, parse_rows
+from headwater.cdc.mysql.statements import statement_syntax, statement_text
+from headwater.cdc.mysql.table_map import TableShape, parse_table_map
+from headwater.storage.errors import CorruptData, Unsupported
+
+__all__ = ["BatchLimits", "LogBatch", "LogReader", "TableRows", "XaEnd"]
+
+_T = EventType
+_ROWS = frozenset(
+    {
+        *(_T.WRITE_ROWS, _T.UPDATE_ROWS, _T.DELETE_ROWS),
+        *(_T.WRITE_ROWS_V1, _T.UPDATE_ROWS_V1, _T.DELETE_ROWS_V1),
+    }
+)
+_COMPRESSED = frozenset(
+    {
+        _T.TRANSACTION_PAYLOAD,
+        _T.MARIADB_QUERY_COMPRESSED,
+        *(_T.MARIADB_WRITE_ROWS_COMPRESSED, _T.MARIADB_WRITE_ROWS_COMPRESSED_V1),
+        *(_T.MARIADB_UPDATE_ROWS_COMPRESSED, _T.MARIADB_UPDATE_ROWS_COMPRESSED_V1),
+        *(_T.MARIADB_DELETE_ROWS_COMPRESSED, _T.MARIADB_DELETE_ROWS_COMPRESSED_V1),
+    }
+)
+# Events that say nothing about rows: of files, of replication, and the texts of statements whose
+# rows follow or which the statement after them has.
+_SILENT = frozenset(
+    {
+        *(_T.FORMAT_DESCRIPTION, _T.ROTATE, _T.STOP, _T.HEARTBEAT, _T.HEARTBEAT_V2),
+        *(_T.PREVIOUS_GTIDS, _T.MARIADB_GTID_LIST, _T.MARIADB_BINLOG_CHECKPOINT),
+        *(_T.MARIADB_START_ENCRYPTION, _T.TRANSACTION_CONTEXT, _T.VIEW_CHANGE),
+        *(_T.IGNORABLE, _T.ROWS_QUERY, _T.MARIADB_ANNOTATE_ROWS),
+        *(_T.INTVAR, _T.RAND, _T.USER_VAR, _T.BEGIN_LOAD_QUERY, _T.APPEND_BLOCK, _T.DELETE_FILE),
+    }
+)
+_XA = re.compile(r"XA\s+(START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+(.*)", re.IGNORECASE | re.DOTALL)
+_ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
+_LOAD_HEAD_BYTES = 13
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """When a batch ends; always after a whole transaction.
+
+    Attributes:
+        seconds: The time to collect transactions.
+        bytes: The bytes of followed tables' rows in the log.
+    """
+
+    seconds: float = 5.0
+    bytes: int = 128 << 20
+
+
+@dataclass
+class TableRows:
+    """Rows of a table in one shape, in the order of the log."""
+
+    shape: TableShape
+    events: list[RowsEvent]
+
+
+@dataclass(frozen=True)
+class XaEnd:
+    """The end of an XA transaction, or of its first phase.
+
+    Attributes:
+        xid: Its identifier, as the log writes it.
+        tables: The followed tables that it changed, where it was prepared.
+        committed: Whether it was committed or rolled back; None where it was prepared.
+    """
+
+    xid: str
+    tables: frozenset[TableName] = frozenset()
+    committed: bool | None = None
+
+
+@dataclass
+class LogBatch:
+    """Changes of followed tables between two positions.
+
+    Attributes:
+        start: The position that it begins after.
+        end: The position of its last transaction.
+        rows: The rows of each table, by shape where that changed.
+        changes: What a statement changed: it is a batch of its own.
+        statement: The statement's text.
+        rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
+            is all tables.
+        xa: Phases of XA transactions, in order.
+        source_time: When the last transaction was written, ms since 1970; 0 without one.
+        transactions: How many transactions, also of other tables.
+        size: Bytes of followed tables' rows.
+        ended: Whether the log ended, where its reader does not wait.
+    """
+
+    start: Position
+    end: Position
+    rows: dict[TableName, list[TableRows]] = field(default_factory=dict)
+    changes: Sequence[Change] = ()
+    statement: str = ""
+    rereads: dict[TableName | None, str] = field(default_factory=dict)
+    xa: list[XaEnd] = field(default_factory=list)
+    source_time: int = 0
+    transactions: int = 0
+    size: int = 0
+    ended: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it changes anything of followed tables."""
+        return bool(self.rows or self.changes or self.rereads or self.xa)
+
+
+class _Transaction:
+    """A transaction that is being read."""
+
+    __slots__ = (
+        "changes",
+        "gtid",
+        "has_end",
+        "phase",
+        "rereads",
+        "rows",
+        "size",
+        "statement",
+        "timestamp",
+        "xa",
+    )
+
+    def __init__(self, beginning: Beginning) -> None:
+        self.gtid: Gtid | MariadbGtid = beginning.gtid
+        self.has_end = beginning.has_end
+        self.phase: AlterPhase = beginning.phase
+        self.rows: list[tuple[TableName, TableShape, RowsEvent]] = []
+        self.changes: list[Change] = []
+        self.statement = ""
+        self.rereads: dict[TableName | None, str] = {}
+        self.xa: XaEnd | None = None
+        self.size = 0
+        self.timestamp = 0
+
+
+class LogReader:
+    """Reads a log, batch by batch.
+
+    Args:
+        chunks: The log's events as they come.
+        start: The position that they begin after.
+        checksums: Whether events that come before the first description of a file have checksums.
+        mariadb: Whether the server is MariaDB.
+        lower_case_names: Whether the server's names of tables are in lower case.
+    """
+
+    def __init__(
+        self,
+        chunks: LogChunks,
+        start: Position,
+        *,
+        checksums: bool,
+        mariadb: bool,
+        lower_case_names: bool = False,
+    ) -> None:
+        self._chunks = chunks
+        self._decoder = EventDecoder(chunks.source, checksums=checksums)
+        self._mariadb, self._lower_case_names = mariadb, lower_case_names
+        self._tracker = PositionTracker(start)
+        self._position = start
+        self._events: Iterator[Event] = iter(())
+        self._open: _Transaction | None = None
+        # Read, but of the next batch.
+        self._held: deque[_Transaction] = deque()
+        self._tables: Collection[TableName] = ()
+        self._is_selected: Callable[[TableName], bool] = lambda _: False
+        self._names: dict[bytes, TableName | None] = {}
+        self._maps: dict[int, tuple[TableName, TableShape] | None] = {}
+
+    def follow(
+        self, tables: Collection[TableName], is_selected: Callable[[TableName], bool]
+    ) -> None:
+        """Choose what is read from the next transaction on.
+
+        Args:
+            tables: The tables whose rows are read.
+            is_selected: Whether statements about a table are.
+        """
+        self._tables, self._is_selected = frozenset(tables), is_selected
+        self._names.clear()
+        self._maps.clear()
+
+    @property
+    def position(self) -> Position:
+        """The end of the last batch."""
+        return self._position
+
+    def close(self) -> None:
+        """End the stream."""
+        self._chunks.close()
+
+    def read_batch(
+        self, limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
+    ) -> LogBatch:
+        """Read transactions until a limit is reached.
+
+        Args:
+            limits: The limits.
+            should_end: Whether to end the batch now; asked when nothing comes for a while.
+
+        Returns:
+            A batch, perhaps an empty one.
+
+        Raises:
+            CorruptData, Unsupported: The log cannot be read.
+            NotFound: It was purged.
+            Unavailable: The connection is lost.
+        """
+        batch = LogBatch(self._position, self._position)
+        deadline = monotonic() + limits.seconds
+        while batch.size < limits.bytes and not batch.changes:
+            transaction = self._next(deadline, should_end)
+            if transaction is None:
+                batch.ended = self._chunks.ended
+                break
+            if transaction.changes and batch.has_content:
+                self._held.appendleft(transaction)
+                break
+            self._merge(batch, transaction)
+        self._position = batch.end = self._tracker.position()
+        return batch
+
+    def read_until(self, end: Position) -> LogBatch:
+        """Read exactly the transactions up to a position, however long that takes.
+
+        Raises:
+            CorruptData: The log ended before.
+            As `read_batch`.
+        """
+        batch = LogBatch(self._position, self._position)
+        wanted = PositionTracker(end)
+        later: list[_Transaction] = []
+        while not self._tracker.reaches(end):
+            transaction = self._next(None, lambda: False)
+            if transaction is None:
+                raise CorruptData(
+                    f"{self._chunks.source} ends at '{self._tracker.position()}', before '{end}'; "
+                    "check that it is the server that was read before, or read the tables again: "
+                    "headwater cdc resnapshot"
+                )
+            if wanted.lacks(transaction.gtid):
+                # After a failover the transactions of several domains are in another order.
+                later.append(transaction)
+            else:
+                self._merge(batch, transaction)
+        self._held.extend(later)
+        self._position = batch.end = self._tracker.position()
+        return batch
+
+    def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
+        self._tracker.add(transaction.gtid)
+        batch.transactions += 1
+        batch.source_time = transaction.timestamp * 1000
+        batch.size += transaction.size
+        batch.rereads |= transaction.rereads
+        if transaction.changes:
+            batch.changes, batch.statement = tuple(transaction.changes), transaction.statement
+        xa = transaction.xa
+        if xa is not None:
+            batch.xa.append(xa)
+            if xa.committed is None:
+                return
+        for name, shape, event in transaction.rows:
+            runs = batch.rows.get(name)
+            if runs is None:
+                runs = batch.rows[name] = []
+            if not runs or runs[-1].shape is not shape:
+                runs.append(TableRows(shape, []))
+            runs[-1].events.append(event)
+
+    # Events -----------------------------------------------------------------------------------
+
+    def _next(
+        self, deadline: float | None, should_end: Callable[[], bool]
+    ) -> _Transaction | None:
+        """The next whole transaction; None if none came in time, or the log ended."""
+        if self._held:
+            return self._held.popleft()
+        while True:
+            for event in self._events:
+                done = self._read(event)
+                if done is not None:
+                    return done
+            if deadline is not None and monotonic() >= deadline:
+                return None
+            chunk = self._chunks.next(deadline, should_end)
+            if chunk is None:
+                return None
+            self._events = self._decoder.frame(chunk)
+
+    def _read(self, event: Event) -> _Transaction | None:
+        """Take one event; the transaction if it ends with it."""
+        kind = event.type
+        if kind in _COMPRESSED:
+            done = None
+            for inner in expand(event):
+                done = self._read(inner) or done
+            return done
+        if kind in _SILENT or not isinstance(kind, EventType):
+            return None
+        if is_gtid_event(event):
+            if self._open is not None:
+                raise CorruptData(
+                    f"{self._chunks.source}: transaction {self._open.gtid} has no end; read the log "
+                    "again"
+                )
+            self._open = _Transaction(parse_gtid_event(event))
+            return None
+        transaction = self._open
+        if transaction is None:
+            raise Unsupported(
+                f"{self._chunks.source} has an event {kind.name} without a GTID; set gtid_mode=ON "
+                "at the source, and read the tables again: headwater cdc resnapshot"
+            )
+        transaction.timestamp = event.timestamp
+        if kind is _T.TABLE_MAP:
+            self._read_table_map(event)
+        elif kind in _ROWS:
+            self._read_rows(transaction, event)
+        elif kind is _T.XID:
+            return self._end(transaction)
+        elif kind is _T.QUERY:
+            return self._read_query(transaction, event)
+        else:
+            return self._read_other(transaction, event, kind)
+        return None
+
+    def _end(self, transaction: _Transaction) -> _Transaction:
+        self._open = None
+        return transaction
+
+    def _read_table_map(self, event: Event) -> None:
+        body = event.body
+        number = int.from_bytes(body[:6], "little")
+        database_end = 10 + body[8]
+        names = bytes(body[8 : database_end + 1 + body[database_end]])
+        if names not in self._names:
+            database = names[1 : 1 + names[0]].decode()
+            name = TableName(database, names[names[0] + 3 :].decode())
+            self._names[names] = name if name in self._tables else None
+        followed = self._names[names]
+        if followed is None:
+            self._maps[number] = None
+            return
+        self._maps[number] = followed, parse_table_map(event).shape
+
+    def _read_rows(self, transaction: _Transaction, event: Event) -> None:
+        number = int.from_bytes(event.body[:6], "little")
+        try:
+            table = self._maps[number]
+        except KeyError:
+            raise CorruptData(
+                f"{self._chunks.source}: rows of table number {number} in {transaction.gtid} have "
+                "no TABLE_MAP before them; read the log again"
+            ) from None
+        if table is not None:
+            transaction.rows.append((*table, parse_rows(event)))
+            transaction.size += event.size
+            self._chunks.keeps(event.size)
+
+    def _read_other(
+        self, transaction: _Transaction, event: Event, kind: EventType
+    ) -> _Transaction | None:
+        if kind is _T.PARTIAL_UPDATE_ROWS:
+            table = self._maps.get(int.from_bytes(event.body[:6], "little"))
+            if table is not None:
+                transaction.rereads[table[0]] = "a session wrote partial updates of JSON"
+            return None
+        if kind is _T.XA_PREPARE:
+            self._prepare(transaction)
+            return self._end(transaction)
+        if kind is _T.EXECUTE_LOAD_QUERY:
+            transaction.rereads[None] = "a session with binlog_format=STATEMENT loaded a file"
+            return None
+        if kind is _T.INCIDENT:
+            transaction.rereads[None] = "the source reports that its log lost events"
+            return self._end(transaction)
+        raise Unsupported(
+            f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or read the "
+            "tables again: headwater cdc resnapshot"
+        )
+
+    # Statements -------------------------------------------------------------------------------
+
+    def _read_query(self, transaction: _Transaction, event: Event) -> _Transaction | None:
+        query = parse_query(event)
+        text = statement_text(query).strip()
+        word = text[:9].upper()
+        if word == "BEGIN":
+            transaction.has_end = True
+            return None
+        if word in ("COMMIT", "ROLLBACK"):
+            if word == "ROLLBACK":
+                self._unclear(transaction, "a transaction that was rolled back is in the log")
+            return self._end(transaction)
+        if word.startswith("SAVEPOINT"):
+            return None
+        if text[:11].upper() == "ROLLBACK TO":
+            self._unclear(transaction, "a part of a transaction was rolled back")
+            return None
+        if word.startswith("XA "):
+            return self._read_xa(transaction, text)
+        syntax = statement_syntax(
+            query, mariadb=self._mariadb, lower_case_names=self._lower_case_names
+        )
+        changes = interpret(text, query.database or None, syntax=syntax, phase=transaction.phase)
+        relevant = [change for change in changes if self._concerns(change)]
+        if relevant:
+            transaction.changes += relevant
+            transaction.statement = text
+        if text.upper().endswith("START TRANSACTION"):
+            transaction.has_end = True
+        return None if transaction.has_end else self._end(transaction)
+
+    def _unclear(self, transaction: _Transaction, reason: str) -> None:
+        """Read the tables of a transaction again, as it may not have been carried out."""
+        transaction.rereads |= {name: reason for name, _, _ in transaction.rows}
+        transaction.rows.clear()
+
+    def _concerns(self, change: Change) -> bool:
+        if isinstance(change, Irrelevant):
+            return False
+        if isinstance(change, NotUnderstood) and change.any_table:
+            return bool(self._tables)
+        if isinstance(change, DropDatabase):
+            return any(name.database == change.database for name in self._tables)
+        names = (TableName(*name) for name in change.tables)
+        return any(name in self._tables or self._is_selected(name) for name in names)
+
+    def _read_xa(self, transaction: _Transaction, text: str) -> _Transaction | None:
+        match = _XA.fullmatch(text)
+        if match is None:
+            raise Unsupported(
+                f"{self._chunks.source}: statement '{text[:80]}' is not understood; read the tables "
+                "again: headwater cdc resnapshot"
+            )
+        verb, xid = match[1].upper(), _ONE_PHASE.sub("", match[2]).strip()
+        if verb in ("START", "BEGIN"):
+            transaction.has_end = True
+            transaction.xa = XaEnd(xid, committed=True)
+            return None
+        if verb == "END":
+            transaction.xa = XaEnd(xid, committed=True)
+            return None
+        if verb == "PREPARE":
+            self._prepare(transaction)
+            return self._end(transaction)
+        transaction.xa = XaEnd(xid, committed=verb == "COMMIT")
+        return self._end(transaction)
+
+    def _prepare(self, transaction: _Transaction) -> None:
+        """Note which tables a prepared transaction changed; its rows do not count yet."""
+        xid = transaction.xa.xid if transaction.xa is not None else str(transaction.gtid)
+        tables = frozenset(name for name, _, _ in transaction.rows)
+        transaction.xa = XaEnd(xid, tables)
+        transaction.rows.clear()

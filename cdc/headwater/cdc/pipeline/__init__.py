@@ -1,0 +1,1 @@
+"""How a pipeline goes on: batches, plans, commits, and the state of its tables."""

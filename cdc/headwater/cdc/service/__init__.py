@@ -1,0 +1,1 @@
+"""Pipelines as programs and operators use them."""
