@@ -27,9 +27,7 @@ def _mariadb_with_log() -> Iterator[DatabaseServer]:
 
 @pytest.fixture(scope="session")
 def _mysql_with_log() -> Iterator[DatabaseServer]:
-    with mysql_server(
-        *_SETTINGS, "--gtid-mode=ON", "--enforce-gtid-consistency=ON"
-    ) as server:
+    with mysql_server(*_SETTINGS, "--gtid-mode=ON", "--enforce-gtid-consistency=ON") as server:
         yield server
 
 

@@ -11,7 +11,13 @@ import pyarrow as pa
 import pytest
 
 from headwater.catalog.model.catalog import Catalog
-from headwater.cdc.pipeline.state import STATE_TABLE, BatchPlan, PipelineState, TablePhase, TableState
+from headwater.cdc.pipeline.state import (
+    STATE_TABLE,
+    BatchPlan,
+    PipelineState,
+    TablePhase,
+    TableState,
+)
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, NotFound
 

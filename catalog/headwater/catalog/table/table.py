@@ -6,7 +6,8 @@ SDK, Spark and command line use tables through this class alone. It knows the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from headwater.storage.jobs.write import Replacement, WritePlan, with_partition,
 from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.rows.ingest import TabularData, arrow_table
-from headwater.storage.schema.given import given_names
+from headwater.storage.schema.given import given_names, given_texts
 from headwater.storage.snapshot.snapshot import CommitOperation, Snapshot
 from headwater.storage.write.table_writer import CommitMessage
 
@@ -66,7 +67,7 @@ class Table(TableUpkeep):
         *,
         commit_user: str | None = None,
         commit_identifier: int | None = None,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Write rows as one commit: upserts for a primary-key table, appended rows otherwise.
@@ -83,7 +84,8 @@ class Table(TableUpkeep):
             commit_user: The name of the job that numbers its commits.
             commit_identifier: The job's number of this commit, 0 or more. A commit with a number
                 makes a snapshot even without rows, so that it is known to be done.
-            properties: Free properties of the snapshot.
+            properties: Free properties of the snapshot, or a function that tells them when the
+                rows are written.
             executor: Runs the compaction that is due after the commit, unless the table is
                 ``write-only``; this process unless given.
 
@@ -98,6 +100,8 @@ class Table(TableUpkeep):
             Conflict: Other commits were faster each time, or changed the table's buckets.
             OutcomeUnknown: The commit may have happened; with a number, repeat the write.
         """
+        if not callable(properties):
+            properties = _texts(properties)
         number = CommitNumber.checked(self.name, commit_user, commit_identifier)
         wanted, retries = WritePlan(self._storage), 0
 
@@ -116,7 +120,7 @@ class Table(TableUpkeep):
                     messages,
                     executor,
                     identifier=number.identifier,
-                    properties=properties,
+                    properties=_texts(properties()) if callable(properties) else properties,
                     allow_empty=number.is_given,
                 )
             except Conflict:
@@ -382,3 +386,15 @@ class Table(TableUpkeep):
                 f"{', '.join(known)}; leave one of each"
             )
         return self.merge(rows, on)
+
+
+def _texts(properties: Mapping[str, str] | None) -> Mapping[str, str]:
+    """A snapshot's properties; Invalid if they are not a mapping of text to text."""
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise Invalid(
+            f"write: properties is the {type(properties).__name__} {reprlib.repr(properties)}: give "
+            "a mapping by text or None"
+        )
+    return given_texts(properties, "write: properties:")

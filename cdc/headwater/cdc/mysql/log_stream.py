@@ -6,6 +6,7 @@ The stream is handed on as a log file has it: whole events, one after the other.
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -104,7 +105,10 @@ class LogStream:
     def close(self) -> None:
         """End the connection."""
         with suppress(MySQLError, OSError):
-            # A dump is not ended by a command: the server sees that the reader is gone.
+            # A dump is not ended by a command: the server sees that the reader is gone. A thread that
+            # waits for more wakes up.
+            self._connection._sock.shutdown(socket.SHUT_RDWR)
+        with suppress(MySQLError, OSError):
             self._connection._force_close()
 
     def __enter__(self) -> LogStream:

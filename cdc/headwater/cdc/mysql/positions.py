@@ -92,9 +92,7 @@ class PositionTracker:
         if isinstance(end, MariadbGtidList):
             return not any(self.lacks(gtid) for gtid in end.gtids)
         return all(
-            any(
-                low <= first and last <= high for low, high in self._intervals.get(source, ())
-            )
+            any(low <= first and last <= high for low, high in self._intervals.get(source, ()))
             for source, intervals in end.sources
             for first, last in intervals
         )

@@ -26,8 +26,8 @@ def statement_text(query: Query) -> str:
     client = int.from_bytes(collation[:2], "little") if collation else None
     try:
         charset = charset_of_collation(client) if client is not None else None
-        return query.statement.decode("utf-8") if charset is None else charset.decode(
-            query.statement
+        return (
+            query.statement.decode("utf-8") if charset is None else charset.decode(query.statement)
         )
     except (UnicodeDecodeError, HeadwaterError):
         return query.statement.decode("utf-8", "replace")

@@ -57,7 +57,9 @@ _SILENT = frozenset(
         *(_T.INTVAR, _T.RAND, _T.USER_VAR, _T.BEGIN_LOAD_QUERY, _T.APPEND_BLOCK, _T.DELETE_FILE),
     }
 )
-_XA = re.compile(r"XA\s+(START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+(.*)", re.IGNORECASE | re.DOTALL)
+_XA = re.compile(
+    r"XA\s+(START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+(.*)", re.IGNORECASE | re.DOTALL
+)
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _LOAD_HEAD_BYTES = 13
 
@@ -216,6 +218,10 @@ class LogReader:
         """The end of the last batch."""
         return self._position
 
+    def released(self) -> None:
+        """Note that the rows of the batches before are not needed any more."""
+        self._chunks.released()
+
     def close(self) -> None:
         """End the stream."""
         self._chunks.close()
@@ -301,9 +307,7 @@ class LogReader:
 
     # Events -----------------------------------------------------------------------------------
 
-    def _next(
-        self, deadline: float | None, should_end: Callable[[], bool]
-    ) -> _Transaction | None:
+    def _next(self, deadline: float | None, should_end: Callable[[], bool]) -> _Transaction | None:
         """The next whole transaction; None if none came in time, or the log ended."""
         if self._held:
             return self._held.popleft()

@@ -155,8 +155,11 @@ class TableState:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the log's rows of it are applied."""
-        return self.phase not in (TablePhase.QUARANTINED, TablePhase.GONE)
+        """Whether the log's rows of it are applied: its columns are known."""
+        return bool(self.columns) and self.phase not in (
+            TablePhase.QUARANTINED,
+            TablePhase.GONE,
+        )
 
     def source_table(self, name: TableName) -> SourceTable:
         """The source's table when the batch begins."""

@@ -1,0 +1,220 @@
+"""The commits of a batch: one for each table that has something in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.positions import Position
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.log_rows import RowsWithoutKeyError
+from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import Reading, TableState
+from headwater.cdc.pipeline.table_part import TablePart
+from headwater.cdc.pipeline.targets import Targets
+from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
+
+__all__ = ["BatchCommit", "Outcome"]
+
+States = Mapping[TableName, TableState]
+
+
+@dataclass
+class Outcome:
+    """What became of the tables of a batch.
+
+    Attributes:
+        rows: The rows that were committed.
+        failures: Tables whose part was not committed, with the reason.
+        rereads: Tables that must be read again, with the reason.
+        reads: How far ranges were read.
+    """
+
+    rows: dict[TableName, int] = field(default_factory=dict)
+    failures: dict[TableName, str] = field(default_factory=dict)
+    rereads: dict[TableName, str] = field(default_factory=dict)
+    reads: dict[TableName, FeedResult] = field(default_factory=dict)
+
+
+class BatchCommit:
+    """Reads ranges while a batch is collected, and commits it when it is planned.
+
+    Args:
+        source: The source.
+        settings: The pipeline's.
+        targets: The lake's tables.
+        number: The batch's number.
+        states: The tables when it begins.
+        seen: The position that ranges must have seen: where the batch begins.
+        is_repeated: Whether an earlier process planned the batch.
+    """
+
+    def __init__(
+        self,
+        source: MySQLSource,
+        settings: PipelineSettings,
+        targets: Targets,
+        number: int,
+        states: States,
+        seen: Position,
+        *,
+        is_repeated: bool = False,
+    ) -> None:
+        self._source, self._settings, self._targets = source, settings, targets
+        self._number, self._states, self._seen = number, states, seen
+        self._is_repeated = is_repeated
+        self._parts: dict[TableName, TablePart] = {}
+        self._running: dict[TableName, Future[int]] = {}
+        self._outcome = Outcome()
+        # Filled in when the batch's end is known, before anything is committed.
+        self._properties: dict[str, str] = {}
+        self._workers = ThreadPoolExecutor(settings.writers, "cdc-write")
+
+    def __enter__(self) -> Self:
+        user = f"cdc-{self._settings.name}"
+        for name, state in self._states.items():
+            if len(self._parts) == self._settings.writers and not self._is_repeated:
+                break
+            if self._reads(state):
+                self._begin(name, state, user)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name, part in self._parts.items():
+            if name not in self._running or not self._running[name].done():
+                part.abort()
+        self._workers.shutdown(cancel_futures=True)
+
+    @property
+    def has_feeds(self) -> bool:
+        """Whether ranges of tables are read."""
+        return any(part.feed is not None for part in self._parts.values())
+
+    @property
+    def has_content(self) -> bool:
+        """Whether a table has something besides the log."""
+        return any(
+            part.deletes or (part.feed is not None and part.feed.result().rows)
+            for part in self._parts.values()
+        )
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all ranges are read that could be."""
+        return all(part.feed is None or part.feed.is_done for part in self._parts.values())
+
+    def finish_reading(self, states: States) -> States:
+        """Wait for the ranges that are being read; the states with what the batch has read."""
+        changed = dict(states)
+        for part in self._parts.values():
+            if part.feed is not None:
+                part.feed.finish()
+        for name, part in self._parts.items():
+            state = changed[name]
+            reading = state.reading or Reading()
+            if part.deletes:
+                reading = replace(reading, deletes_now=True)
+            elif part.feed is not None:
+                result = self._outcome.reads[name] = part.feed.result()
+                is_ahead = result.until is not None and result.until != reading.after
+                reading = replace(reading, until=result.until if is_ahead else None)
+            changed[name] = replace(state, reading=reading)
+        return changed
+
+    def commit(self, batch: LogBatch, user: str) -> Outcome:
+        """Commit the planned batch, the tables side by side.
+
+        Raises:
+            Unavailable: The lake or the source is not there; what is committed stays.
+        """
+        properties = {
+            "cdc.batch": str(self._number),
+            "cdc.position": str(batch.end),
+            "cdc.source-time": str(batch.source_time),
+        }
+        self._properties.update(properties)
+        # A statement is a batch of its own: rows beside it are those of a table that it creates.
+        runs = {} if batch.changes else batch.rows
+        for name, state in self._states.items():
+            if name in runs and name not in self._parts and state.is_followed:
+                self._begin(name, state, user, reads=False)
+        for name, part in self._parts.items():
+            part.close(runs.get(name, ()))
+        gone: Unavailable | None = None
+        for name, future in self._running.items():
+            try:
+                self._outcome.rows[name] = future.result()
+            except RowsWithoutKeyError as error:
+                self._outcome.rereads[name] = error.message
+            except (Unavailable, Conflict) as error:
+                gone = Unavailable(error.message)
+            except HeadwaterError as error:
+                self._outcome.failures[name] = error.message
+        if gone is not None:
+            raise gone
+        return self._outcome
+
+    # Parts ------------------------------------------------------------------------------------
+
+    def _reads(self, state: TableState) -> bool:
+        reading = state.reading
+        if reading is None or not state.is_followed:
+            return False
+        if self._is_repeated:
+            return reading.until is not None or reading.deletes_now
+        return not reading.is_all_read or reading.deletes
+
+    def _begin(self, name: TableName, state: TableState, user: str, *, reads: bool = True) -> None:
+        try:
+            part = self._part(name, state, user, reads=reads)
+        except (Unavailable, Conflict) as error:
+            raise Unavailable(error.message) from error
+        except HeadwaterError as error:
+            self._outcome.failures[name] = error.message
+            return
+        if part is not None:
+            self._parts[name] = part
+            self._running[name] = self._workers.submit(
+                part.commit, user, self._number, lambda: self._properties
+            )
+
+    def _part(
+        self, name: TableName, state: TableState, user: str, *, reads: bool
+    ) -> TablePart | None:
+        table = self._targets.open(state.target)
+        source_table = state.source_table(name)
+        if self._is_repeated and (table.last_committed(user) or -1) >= self._number:
+            if state.reading is not None and reads:
+                until = state.reading.until
+                settled = self._source.position()
+                self._outcome.reads[name] = FeedResult(until, settled, 0, changed=False)
+            return None
+        lake_table = self._targets.lake_table(state.target, source_table)
+        reading = state.reading
+        feed, deletes = None, False
+        if reads and reading is not None:
+            deletes = reading.deletes_now if self._is_repeated else reading.is_all_read
+            if not deletes:
+                feed = RangeFeed(
+                    self._source,
+                    source_table,
+                    lake_table,
+                    reading.after,
+                    self._seen,
+                    self._settings,
+                    until=reading.until if self._is_repeated else None,
+                )
+        return TablePart(
+            table, self._source, lake_table, self._settings, feed=feed, deletes=deletes
+        )

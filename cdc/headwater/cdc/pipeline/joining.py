@@ -1,0 +1,201 @@
+"""Tables that begin to be followed: their definition is read between two positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headwater.cdc.ddl import Change
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
+from headwater.cdc.pipeline.table_states import quarantined
+from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.schema_changes import changes_to
+from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+
+__all__ = ["Joining", "unknown_again"]
+
+_REPLACE = "; the lake's table is replaced"
+
+States = Mapping[TableName, TableState]
+
+
+class Joining:
+    """Brings tables into a pipeline.
+
+    What the information schema says of a table holds at a position in the log if the log has no
+    statement about the table around it. So it is asked once, and asked again if there was one.
+
+    Args:
+        source: The source.
+        settings: The pipeline's.
+        targets: The lake's tables.
+    """
+
+    def __init__(self, source: MySQLSource, settings: PipelineSettings, targets: Targets) -> None:
+        self._source, self._settings, self._targets = source, settings, targets
+        self._selection = settings.selection()
+        # Tables whose definition is not known yet.
+        self._wanted: set[TableName] = set()
+        self._read: dict[TableName, SourceTable | Finding] = {}
+        self._settled: Position | None = None
+
+    @property
+    def has_some(self) -> bool:
+        """Whether tables wait to be followed."""
+        return bool(self._wanted or self._read)
+
+    def check_start(self) -> None:
+        """Check that the tables can be followed, before anything is created.
+
+        Raises:
+            Invalid: Some cannot; all reasons are named.
+        """
+        tables = read_tables(self._source.server, mapping=self._settings.type_mapping)
+        every = [table.name for table in tables.followed]
+        every += [finding.table for finding in tables.findings if finding.table is not None]
+        chosen = set(self._selection.choose(sorted(set(every))))
+        problems = [str(f) for f in tables.findings if f.table in chosen]
+        names = self._targets.names(sorted(chosen))
+        for table in tables.followed:
+            if table.name in chosen:
+                try:
+                    self._targets.check(names[table.name], table)
+                except Invalid as error:
+                    problems.append(error.message)
+        if problems:
+            raise Invalid(f"pipeline '{self._settings.name}' cannot start: {'; '.join(problems)}")
+
+    def begin(self, states: States) -> None:
+        """Look for tables that are not followed yet."""
+        tables = read_tables(self._source.server, mapping=self._settings.type_mapping)
+        names = {table.name for table in tables.followed}
+        names |= {finding.table for finding in tables.findings if finding.table is not None}
+        known = {name for name, state in states.items() if not _is_unknown(state)}
+        self._wanted = {
+            name for name in names if self._selection.matches(name) and name not in known
+        }
+        self._wanted |= {name for name, state in states.items() if _is_unknown(state)}
+
+    def want(self, name: TableName) -> None:
+        """Follow a table from one of the next batches on."""
+        self._read.pop(name, None)
+        self._wanted.add(name)
+
+    def forget(self, name: TableName) -> None:
+        """Do not wait for a table: it is gone."""
+        self._read.pop(name, None)
+        self._wanted.discard(name)
+
+    def ask_again(
+        self, states: dict[TableName, TableState], name: TableName, *, replaces: bool
+    ) -> None:
+        """Read a table again because somebody asks for it."""
+        state = states.get(name)
+        if state is None:
+            return
+        reason = "somebody asked for it" + (_REPLACE if replaces else "")
+        if not _is_unknown(state) or state.reason != reason:
+            states[name] = unknown_again(state, reason)
+            self.want(name)
+
+    def read(self, states: States, seen: Position) -> None:
+        """Ask the source for definitions, if some are wanted."""
+        if not self._wanted:
+            return
+        with self._source.consistent_read(seen) as read:
+            tables = read_tables(read.server, self._wanted, mapping=self._settings.type_mapping)
+            settled = self._source.position()
+        present: dict[TableName, SourceTable | Finding] = {}
+        present |= {table.name: table for table in tables.followed}
+        for finding in tables.findings:
+            if finding.table is not None:
+                present.setdefault(finding.table, finding)
+        self._read |= present
+        self._wanted.clear()
+        self._settled = settled
+
+    def changed(self, change: Change) -> None:
+        """Ask again for tables that a statement is about."""
+        for name in [name for name in self._read if change.concerns((name.database, name.table))]:  # type: ignore[arg-type]
+            self.want(name)
+
+    def joined(self, states: States, batch: LogBatch) -> States:
+        """The states with the tables whose definition holds at the end of a batch."""
+        for change in batch.changes:
+            self.changed(change)
+        if not self._read or self._settled is None or not contains(batch.end, self._settled):
+            return states
+        result = dict(states)
+        for name, definition in self._read.items():
+            result[name] = self._join(name, states.get(name), definition, batch.end)
+        self._read.clear()
+        return result
+
+    def _join(
+        self,
+        name: TableName,
+        state: TableState | None,
+        definition: SourceTable | Finding,
+        position: Position,
+    ) -> TableState:
+        target = state.target if state is not None else self._targets.name(name)
+        is_new = state is None or not self._targets.exists(target)
+        phase = TablePhase.SNAPSHOT if is_new else TablePhase.REREADING
+        joined = TableState(
+            target,
+            phase,
+            str(position),
+            None if is_new else (state and state.reason) or "its definition changed",
+            reading=Reading(deletes=not is_new or self._targets.exists(target)),
+        )
+        if isinstance(definition, Finding):
+            return quarantined(joined, str(definition), position)
+        try:
+            if state is not None and state.reason and state.reason.endswith(_REPLACE):
+                self._targets.drop(target)
+            if self._targets.exists(target) and state is not None:
+                self._evolve(target, definition)
+            else:
+                self._targets.create(target, definition)
+        except Unavailable:
+            raise
+        except HeadwaterError as error:
+            return quarantined(joined.with_source(definition), error.message, position)
+        return joined.with_source(definition)
+
+    def _evolve(self, target: str, definition: SourceTable) -> None:
+        """Give a table of the lake the columns that the source has now."""
+        schema = self._targets.open(target).schema
+        if tuple(schema.primary_keys) != tuple(definition.primary_key):
+            key = ", ".join(definition.primary_key)
+            raise Invalid(
+                f"table {definition.name} has the primary key ({key}) at the source, and {target} "
+                f"has ({', '.join(schema.primary_keys)}); replace the lake's table: headwater cdc "
+                f"resnapshot {definition.name} --replace"
+            )
+        changes = changes_to(schema, definition, keep_wider_types=self._settings.keep_wider_types)
+        if changes:
+            self._targets.alter(target, *changes)
+
+
+def unknown_again(state: TableState, reason: str) -> TableState:
+    """The state of a table whose definition is not known until it has joined again."""
+    return replace(
+        state,
+        phase=TablePhase.REREADING,
+        reason=reason,
+        columns=(),
+        key=(),
+        reading=None,
+        prepared=(),
+    )
+
+
+def _is_unknown(state: TableState) -> bool:
+    return state.phase is TablePhase.REREADING and not state.columns

@@ -1,0 +1,181 @@
+"""Rows of a table in the log, as rows of the lake with their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.mysql import DecodeOptions, RowBatch, RowsEvent, decode_rows
+from headwater.cdc.mysql.log_values import log_values
+from headwater.cdc.mysql.text_values import BadDates
+from headwater.cdc.mysql.transactions import TableRows
+from headwater.storage.errors import Conflict, Unsupported
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.kinds import RowKind
+from headwater.storage.types.data_type import to_arrow
+
+__all__ = ["LogRows", "RowsWithoutKeyError", "row_schema", "with_kind"]
+
+# Bytes of the log that are decoded at once.
+_DECODED_BYTES = 16 << 20
+
+
+class RowsWithoutKeyError(Conflict):
+    """A session wrote rows of which not even the key is in the log."""
+
+
+def row_schema(table: SourceTable) -> pa.Schema:
+    """The Arrow schema of rows of a table, with the column of their kinds."""
+    fields = [pa.field(column.name, to_arrow(column.type)) for column in table.columns]
+    return pa.schema([*fields, pa.field(ROW_KIND_COLUMN, pa.int8())])
+
+
+def with_kind(batch: pa.RecordBatch, kind: RowKind, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows that all have one kind.
+
+    Args:
+        batch: The rows, with the table's columns.
+        kind: Their kind.
+        schema: The schema with the kinds.
+    """
+    kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
+    return pa.RecordBatch.from_arrays([*batch.columns, kinds], schema=schema)
+
+
+@dataclass
+class LogRows:
+    """The rows of a table in a batch of the log.
+
+    Args:
+        table: The source's table, with the types that its columns have in the lake.
+        runs: The rows, by their shape.
+        bad_dates: What to do with dates that the lake does not have.
+        keeps_before: Whether the lake's table needs the rows before updates.
+
+    Attributes:
+        unclear_keys: Keys of rows that the log has in part only, once they were read.
+        rows: How many rows were read.
+    """
+
+    table: SourceTable
+    runs: Sequence[TableRows]
+    bad_dates: BadDates
+    keeps_before: bool = False
+    unclear_keys: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+
+    def check(self) -> None:
+        """Check that the log's rows have the columns that the pipeline knows.
+
+        Raises:
+            Unsupported: They have others.
+        """
+        known = [column.name for column in self.table.columns]
+        for run in self.runs:
+            columns = [column.name for column in run.shape.columns]
+            if columns != known:
+                raise Unsupported(
+                    f"table {self.table.name}: the log has rows with the columns "
+                    f"{', '.join(columns)}, and {', '.join(known)} are known: a change of its "
+                    "columns was not in the log; read it again: headwater cdc resnapshot "
+                    f"{self.table.name}"
+                )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, with the schema of `row_schema`.
+
+        Raises:
+            RowsWithoutKeyError: The table must be read again.
+            CorruptData, Invalid, Unsupported: A value cannot be in the lake.
+        """
+        schema = row_schema(self.table)
+        options = DecodeOptions(zero_dates="null" if self.bad_dates is BadDates.NULL else "fail")
+        for run in self.runs:
+            for events in _slices(run.events):
+                decoded = decode_rows(run.shape, events, options)
+                self.rows += decoded.rows.num_rows
+                for batch in self._converted(decoded, schema).to_batches():
+                    yield batch
+
+    def _converted(self, decoded: RowBatch, schema: pa.Schema) -> pa.Table:
+        columns = [
+            log_values(values, shape, column, self.bad_dates)
+            for values, shape, column in zip(
+                decoded.rows.columns, decoded.shape.columns, self.table.columns, strict=True
+            )
+        ]
+        kinds = decoded.kinds.to_numpy().copy()
+        rows = pa.Table.from_arrays([*columns, pa.array(kinds)], schema=schema)
+        (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
+        keep = np.ones(len(kinds), np.bool_)
+        if decoded.column_set is not None:
+            self._take_partial(decoded, rows, before, keep)
+        if len(before):
+            moved = self._changed_keys(rows, before)
+            # The row before an update goes away where it had another key.
+            kinds[before[moved]] = RowKind.DELETE
+            kinds[before[moved] + 1] = RowKind.INSERT
+            if not self.keeps_before:
+                keep[before[~moved]] = False
+            rows = rows.set_column(len(columns), schema.field(len(columns)), pa.array(kinds))
+        return rows if keep.all() else rows.filter(pa.array(keep))
+
+    def _changed_keys(self, rows: pa.Table, before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which updates change the key."""
+        moved = np.zeros(len(before), np.bool_)
+        old, new = pa.array(before), pa.array(before + 1)
+        for name in self.table.primary_key:
+            column = rows.column(name)
+            is_other = pc.not_equal(column.take(old), column.take(new))
+            moved |= np.asarray(pc.fill_null(is_other, True))
+        return moved
+
+    def _take_partial(
+        self,
+        decoded: RowBatch,
+        rows: pa.Table,
+        before: npt.NDArray[np.int64],
+        keep: npt.NDArray[np.bool_],
+    ) -> None:
+        """Note the keys of rows that lack columns, and keep the rows out."""
+        assert decoded.column_set is not None
+        sets = decoded.column_set.to_numpy()
+        every = len(decoded.shape.columns)
+        lacks = np.array([len(names) < every for names in decoded.column_sets])[sets]
+        # An update is left out whole.
+        either = lacks[before] | lacks[before + 1]
+        lacks[before] = lacks[before + 1] = either
+        (places,) = np.nonzero(lacks)
+        keep[places] = False
+        after = np.zeros(len(sets), np.bool_)
+        after[before + 1] = True
+        keys = []
+        for name in self.table.primary_key:
+            has = np.array([name in names for names in decoded.column_sets])[sets]
+            # An image after an update has the key where that changed.
+            source = np.where(after[places] & ~has[places], places - 1, places)
+            if not has[source].all():
+                raise RowsWithoutKeyError(
+                    f"table {self.table.name}: a session wrote rows without their key (a partial "
+                    "image); the table is read again"
+                )
+            keys.append(rows.column(name).take(pa.array(source)))
+        self.unclear_keys.append(pa.Table.from_arrays(keys, list(self.table.primary_key)))
+
+
+def _slices(events: Sequence[RowsEvent]) -> Iterator[Sequence[RowsEvent]]:
+    """Events in groups of bounded size."""
+    start, size = 0, 0
+    for index, event in enumerate(events):
+        size += len(event.rows)
+        if size >= _DECODED_BYTES:
+            yield events[start : index + 1]
+            start, size = index + 1, 0
+    if start < len(events):
+        yield events[start:]

@@ -1,0 +1,268 @@
+"""A pipeline: it reads batches, plans them, commits them, and goes on where it was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from threading import Event
+from time import monotonic
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import BatchLimits, LogBatch, LogReader
+from headwater.cdc.pipeline.batch_commit import BatchCommit
+from headwater.cdc.pipeline.joining import Joining
+from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.schema_events import SchemaEvents
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TableState
+from headwater.cdc.pipeline.table_states import after_batch
+from headwater.cdc.pipeline.targets import Targets
+from headwater.client.lake import Lake
+from headwater.storage.errors import Conflict, Invalid, Unavailable
+
+__all__ = ["Pipeline"]
+
+_LOCK_SECONDS = 10.0
+# A position is recorded without changes of followed tables, too, lest the log is purged behind it.
+_QUIET_SECONDS = 60.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+
+States = Mapping[TableName, TableState]
+
+
+class Pipeline:
+    """Follows the tables of a source into the lake.
+
+    Args:
+        lake: The lake.
+        address: The source.
+        settings: What is followed, and how.
+    """
+
+    def __init__(self, lake: Lake, address: Address, settings: PipelineSettings) -> None:
+        self.settings = settings
+        self.progress = ProgressLog()
+        self._lake, self._address = lake, address
+        self._stop = Event()
+
+    def stop(self) -> None:
+        """End after the batch that is being written; may be called by any thread."""
+        self._stop.set()
+
+    def run(self, *, once: bool = False) -> bool:
+        """Follow the source until it is stopped.
+
+        Args:
+            once: Whether to end when all that the source has at the start is committed.
+
+        Returns:
+            Whether all tables are followed; False if some are quarantined.
+
+        Raises:
+            Conflict: Another process runs the pipeline; or the source lacks what was read from it.
+            Invalid: The settings do not fit the source or the lake.
+            NotFound: The source's log was purged; or the lake's database does not exist.
+            Unavailable: With `once`, the source or the lake cannot be reached.
+        """
+        wait = _FIRST_WAIT
+        goal: Position | None = None
+        while True:
+            begun = monotonic()
+            try:
+                with closing(MySQLSource(self._address)) as source:
+                    source.lock(self.settings.name, _LOCK_SECONDS)
+                    if once and goal is None:
+                        goal = source.position()
+                    self.progress.waits(None)
+                    return _Session(self, self._lake, source, goal, self._stop).run()
+            except Unavailable as error:
+                if monotonic() - begun > 2 * _LONGEST_WAIT:
+                    wait = _FIRST_WAIT
+                if once and wait > _LONGEST_WAIT / 2:
+                    raise
+                self.progress.waits(error.message)
+            if self._stop.wait(wait):
+                return True
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+
+class _Session:
+    """A pipeline from a start, or an interruption, to the next one."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        lake: Lake,
+        source: MySQLSource,
+        goal: Position | None,
+        stop: Event,
+    ) -> None:
+        self._settings, self._progress = pipeline.settings, pipeline.progress
+        self._source, self._goal, self._stop = source, goal, stop
+        self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
+        self._targets = Targets(lake, self._settings)
+        self._joining = Joining(source, self._settings, self._targets)
+        self._events = SchemaEvents(source, self._settings, self._targets, self._progress)
+        self._recorded = monotonic()
+
+    def run(self) -> bool:
+        plan = self._state.plan() or self._first_plan()
+        self._state.save_settings(self._settings.stored())
+        self._source.check_holds(self._source.parse(plan.end))
+        start = self._source.parse(plan.end if plan.start is None else plan.start)
+        with closing(self._source.open_log(start, self._settings.memory_bytes)) as reader:
+            states = _by_name(plan)
+            self._joining.begin(states)
+            if plan.number > 0:
+                states = self._finish(plan, states, reader)
+            while not self._is_done(states, reader):
+                plan, states = self._next(plan, states, reader)
+        return all(state.is_followed or not state.reason for state in states.values())
+
+    def _first_plan(self) -> BatchPlan:
+        """Batch 0 has nothing: it tells where the log is read from."""
+        findings = self._source.server.findings()
+        if findings:
+            raise Invalid(
+                f"the source at {self._source.address} cannot be followed: "
+                f"{'; '.join(map(str, findings))}; see headwater cdc check"
+            )
+        position = self._source.position()
+        self._joining.check_start()
+        return self._state.record(BatchPlan(0, None, str(position)))
+
+    def _is_done(self, states: States, reader: LogReader) -> bool:
+        if self._stop.is_set():
+            return True
+        if self._goal is None or self._joining.has_some:
+            return False
+        is_read = not any(state.is_followed and state.is_read for state in states.values())
+        return is_read and contains(reader.position, self._goal)
+
+    # Batches ----------------------------------------------------------------------------------
+
+    def _finish(self, plan: BatchPlan, states: States, reader: LogReader) -> States:
+        """Commit what an earlier process planned, and perhaps did not commit."""
+        self._follow(reader, states)
+        batch = reader.read_until(self._source.parse(plan.end))
+        start = self._source.parse(plan.start or "")
+        with self._commit(plan.number, states, start, is_repeated=True) as commit:
+            return self._committed(plan, states, batch, commit, reader)
+
+    def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
+        """Read, plan and commit a batch, if there is anything in it."""
+        states = self._obeyed(states)
+        self._joining.read(states, reader.position)
+        self._follow(reader, states)
+        number = plan.number + 1
+        with self._commit(number, states, reader.position) as commit:
+            limits = BatchLimits(self._batch_seconds(commit), self._settings.batch_bytes)
+            batch = reader.read_batch(limits, lambda: self._should_end(commit))
+            states = commit.finish_reading(states)
+            if not self._is_worth_a_plan(plan, states, batch, commit):
+                if batch.ended:
+                    raise Unavailable("the log ended")
+                return plan, self._joining.joined(states, batch)
+            plan = BatchPlan(
+                number,
+                plan.end,
+                str(batch.end),
+                {name.escaped: state for name, state in states.items()},
+            )
+            if self._state.record(plan) != plan:
+                raise Conflict(
+                    f"pipeline '{self._settings.name}': another process has planned batch {number}, "
+                    "too; stop one of them"
+                )
+            self._recorded = monotonic()
+            return plan, self._committed(plan, states, batch, commit, reader)
+
+    def _commit(
+        self, number: int, states: States, seen: Position, *, is_repeated: bool = False
+    ) -> BatchCommit:
+        return BatchCommit(
+            self._source,
+            self._settings,
+            self._targets,
+            number,
+            states,
+            seen,
+            is_repeated=is_repeated,
+        )
+
+    def _committed(
+        self,
+        plan: BatchPlan,
+        states: States,
+        batch: LogBatch,
+        commit: BatchCommit,
+        reader: LogReader,
+    ) -> States:
+        """Commit a planned batch; the tables' states after it."""
+        outcome = commit.commit(batch, self._state.commit_user)
+        for name, rows in outcome.rows.items():
+            self._progress.wrote(name, rows)
+        position = str(batch.end)
+        states = after_batch(states, batch, outcome, self._source)
+        states = self._events.apply(plan.number, states, batch, self._joining)
+        states = self._joining.joined(states, batch)
+        self._progress.states(states)
+        self._progress.batch_done(plan.number, position, batch.source_time)
+        reader.released()
+        return states
+
+    def _is_worth_a_plan(
+        self, plan: BatchPlan, states: States, batch: LogBatch, commit: BatchCommit
+    ) -> bool:
+        if batch.has_content or commit.has_content:
+            return True
+        recorded = {name.escaped: state for name, state in states.items()}
+        if recorded != plan.tables:
+            return True
+        moved = str(batch.end) != plan.end
+        is_quiet = monotonic() - self._recorded > _QUIET_SECONDS
+        return moved and (is_quiet or self._goal is not None or self._stop.is_set())
+
+    def _batch_seconds(self, commit: BatchCommit) -> float:
+        # Tables that wait to be joined wait for a position only.
+        return (
+            0.2
+            if self._joining.has_some and not commit.has_feeds
+            else (self._settings.batch_seconds)
+        )
+
+    def _should_end(self, commit: BatchCommit) -> bool:
+        if self._stop.is_set():
+            return True
+        if commit.has_feeds:
+            return commit.is_read
+        return self._goal is not None
+
+    def _follow(self, reader: LogReader, states: States) -> None:
+        followed = {name for name, state in states.items() if state.is_followed}
+        known = states.keys()
+        selection = self._settings.selection()
+        reader.follow(followed, lambda name: name in known or selection.matches(name))
+        self._progress.states(states)
+
+    def _obeyed(self, states: States) -> States:
+        """Carry out what other processes ask for."""
+        requests = self._state.requests()
+        if not requests:
+            return states
+        if "stop" in requests:
+            self._stop.set()
+        changed = dict(states)
+        for name, value in requests.items():
+            if name.startswith("resnapshot:"):
+                table = TableName.from_escaped(name.removeprefix("resnapshot:"))
+                self._joining.ask_again(changed, table, replaces=value == "replace")
+        self._state.answer(*requests)
+        return changed
+
+
+def _by_name(plan: BatchPlan) -> States:
+    return {TableName.from_escaped(name): state for name, state in plan.tables.items()}

@@ -1,0 +1,248 @@
+"""Statements in the log, applied to the lake's tables and to what is known of the source's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headwater.cdc.ddl import (
+    Change,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    NotUnderstood,
+    RenameTables,
+    Truncate,
+)
+from headwater.cdc.ddl.online_changes import is_tool_table
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.table_changes import apply_change
+from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.joining import Joining, unknown_again
+from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
+from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.pipeline.table_states import quarantined, read_again
+from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
+from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+from headwater.storage.schema.change import SetOption
+
+__all__ = ["SchemaEvents"]
+
+_BATCH_OPTION = "headwater.cdc.batch"
+_ROW_STATEMENTS = (
+    *("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "MERGE", "DO"),
+)
+_EXCERPT = 120
+
+States = Mapping[TableName, TableState]
+
+
+class SchemaEvents:
+    """Applies the statement of a batch. Applied twice, it changes nothing the second time.
+
+    Args:
+        source: The source.
+        settings: The pipeline's.
+        targets: The lake's tables.
+        progress: Is told of changed columns.
+    """
+
+    def __init__(
+        self,
+        source: MySQLSource,
+        settings: PipelineSettings,
+        targets: Targets,
+        progress: ProgressLog,
+    ) -> None:
+        self._source, self._settings = source, settings
+        self._targets, self._progress = targets, progress
+        self._selection = settings.selection()
+
+    def apply(
+        self,
+        number: int,
+        states: dict[TableName, TableState],
+        batch: LogBatch,
+        joining: Joining,
+    ) -> dict[TableName, TableState]:
+        """Apply the statement of a batch.
+
+        Args:
+            number: The batch's number.
+            states: The tables' states without it.
+            batch: The batch.
+            joining: Is told of tables whose definition is to be read.
+
+        Returns:
+            The states after it.
+        """
+        event = _Event(number, dict(states), batch, joining)
+        for change in batch.changes:
+            if isinstance(change, NotUnderstood):
+                self._not_understood(event, change)
+            elif isinstance(change, RenameTables):
+                self._rename(event, change)
+            elif isinstance(change, DropTables | DropDatabase):
+                for name in _concerned(event.states, change):
+                    self._gone(event, name)
+            elif isinstance(change, CreateTable):
+                self._create(event, change)
+            else:
+                for name in _concerned(event.states, change):
+                    self._change(event, name, change)
+        return event.states
+
+    # Statements -------------------------------------------------------------------------------
+
+    def _not_understood(self, event: _Event, change: NotUnderstood) -> None:
+        words = event.batch.statement.split(None, 1)
+        changes_rows = bool(words) and words[0].upper() in _ROW_STATEMENTS
+        for name in _concerned(event.states, change):
+            state = event.states[name]
+            if not state.is_followed:
+                continue
+            if changes_rows:
+                reason = "a session with binlog_format=STATEMENT changed rows"
+                event.states[name] = read_again(state, reason, event.batch.end)
+                continue
+            excerpt = event.batch.statement[:_EXCERPT]
+            event.states[name] = quarantined(
+                state,
+                f"a statement is not understood: {change.reason} in '{excerpt}'; look at what it "
+                f"did, and read the table again: headwater cdc resnapshot {name}",
+                event.batch.end,
+            )
+
+    def _change(self, event: _Event, name: TableName, change: Change) -> None:
+        """Apply a change of one table."""
+        state = event.states[name]
+        if not state.is_followed:
+            event.joining.changed(change)
+            return
+        try:
+            if isinstance(change, Truncate):
+                self._targets.open(state.target).truncate()
+                event.states[name] = state
+                return
+            event.states[name] = self._altered(event, name, state, change)
+            self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
+        except Unavailable:
+            raise
+        except HeadwaterError as error:
+            event.states[name] = quarantined(state, error.message, event.batch.end)
+
+    def _altered(
+        self, event: _Event, name: TableName, state: TableState, change: Change
+    ) -> TableState:
+        old = state.source_table(name)
+        result = apply_change(change, old, mapping=self._settings.type_mapping)
+        if result.key_changed:
+            raise Invalid(
+                f"the primary key of {name} changed; replace the lake's table: headwater cdc "
+                f"resnapshot {name} --replace"
+            )
+        table = self._targets.open(state.target)
+        marker = f"{event.number}.{event.batch.changes.index(change)}"
+        if table.schema.options.get(_BATCH_OPTION) != marker:
+            narrowing = Narrowing.KEEP if self._settings.keep_wider_types else Narrowing.FAIL
+            changes = schema_changes(
+                table.schema, old, result.table, result.renames, narrowing=narrowing
+            )
+            if changes:
+                self._targets.alter(state.target, *changes, SetOption(_BATCH_OPTION, marker))
+        state = state.with_source(result.table)
+        if result.rereads:
+            state = read_again(state, result.rereads, event.batch.end)
+        return state
+
+    def _create(self, event: _Event, change: CreateTable) -> None:
+        name = TableName(*change.table)
+        state = event.states.get(name)
+        is_there = state is not None and state.phase is not TablePhase.GONE
+        if is_there and change.if_not_exists and not change.or_replace:
+            return
+        if not self._is_followed(event, name):
+            return
+        if state is not None:
+            event.states[name] = unknown_again(state, "it was created again")
+        event.joining.want(name)
+
+    def _rename(self, event: _Event, change: RenameTables) -> None:
+        replaced = {TableName(*new) for new in change.replaced}
+        moves = {TableName(*old): TableName(*new) for old, new in change.moves.items()}
+        before = dict(event.states)
+        for old, new in moves.items():
+            state = before.get(old)
+            if old in replaced:
+                # Another table has its name now: the lake's follows the name.
+                if state is not None:
+                    event.states[old] = unknown_again(state, "another table took its name")
+                    event.joining.want(old)
+                continue
+            if state is None or state.phase is TablePhase.GONE:
+                if new not in replaced and self._is_followed(event, new):
+                    event.joining.want(new)
+                continue
+            if new in replaced or not self._is_followed(event, new) or new in before:
+                self._gone(event, old)
+                if new in before and new not in replaced:
+                    event.states[new] = unknown_again(before[new], "another table took its name")
+                    event.joining.want(new)
+                continue
+            target = self._targets.name(new)
+            self._targets.rename(state.target, target)
+            del event.states[old]
+            event.joining.forget(old)
+            event.states[new] = replace(state, target=target)
+            if not state.is_followed:
+                event.joining.want(new)
+
+    def _gone(self, event: _Event, name: TableName) -> None:
+        state = event.states[name]
+        event.joining.forget(name)
+        if self._settings.on_drop is OnDrop.DROP:
+            self._targets.drop(state.target)
+            del event.states[name]
+            return
+        event.states[name] = replace(
+            state,
+            phase=TablePhase.GONE,
+            position=str(event.batch.end),
+            reason=None,
+            reading=None,
+            prepared=(),
+        )
+
+    def _is_followed(self, event: _Event, name: TableName) -> bool:
+        """Whether a table that appears is to be followed."""
+        if not self._selection.matches(name):
+            return False
+        return name in event.states or not is_tool_table(name, lambda base: base in event.states)
+
+
+class _Event:
+    """The statement of a batch, while it is applied."""
+
+    def __init__(
+        self,
+        number: int,
+        states: dict[TableName, TableState],
+        batch: LogBatch,
+        joining: Joining,
+    ) -> None:
+        self.number, self.states, self.batch, self.joining = number, states, batch, joining
+
+
+def _concerned(states: States, change: Change) -> list[TableName]:
+    if isinstance(change, NotUnderstood) and change.any_table:
+        return list(states)
+    if isinstance(change, DropDatabase):
+        return [name for name in states if name.database == change.database]
+    return [name for name in map(_name, change.tables) if name in states]
+
+
+def _name(name: tuple[str, str]) -> TableName:
+    return TableName(*name)

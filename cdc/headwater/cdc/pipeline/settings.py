@@ -1,0 +1,117 @@
+"""What a pipeline follows, where it writes, and how."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headwater.cdc.model.selection import Selection
+from headwater.cdc.mysql.column_types import TypeMapping, parse_type_mapping
+from headwater.cdc.mysql.text_values import BadDates
+from headwater.storage.errors import Invalid
+
+__all__ = ["OnDrop", "PipelineSettings"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")
+_MB = 1 << 20
+
+
+class OnDrop(StrEnum):
+    """What becomes of the lake's table when the source's is dropped."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """The settings of a pipeline.
+
+    Attributes:
+        name: Its name, which its commits, its state and its lock at the source have.
+        source: The source's URL, without a password.
+        target: The lake's database.
+        include, exclude: Patterns of tables.
+        type_mapping: Choices of types in the lake.
+        bad_dates: What to do with dates that the lake does not have.
+        on_drop: What becomes of tables that the source drops.
+        keep_wider_types: Whether a narrowed column keeps its type in the lake; the table is
+            quarantined otherwise.
+        table_options: Options of tables that are created in the lake.
+        batch_seconds: The time to collect changes before they are committed, in seconds.
+        batch_bytes: The bytes of rows in the log after which they are committed earlier.
+        memory_bytes: How much of the log of a batch is kept in memory.
+        range_rows: How many rows of a table are read at once.
+        readers: How many connections read rows, besides the log's.
+        writers: How many tables are written at once.
+    """
+
+    name: str
+    source: str
+    target: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    type_mapping: frozenset[TypeMapping] = frozenset()
+    bad_dates: BadDates = BadDates.FAIL
+    on_drop: OnDrop = OnDrop.KEEP
+    keep_wider_types: bool = True
+    table_options: Mapping[str, str] = field(default_factory=dict)
+    batch_seconds: float = 5.0
+    batch_bytes: int = 128 * _MB
+    memory_bytes: int = 256 * _MB
+    range_rows: int = 100_000
+    readers: int = 2
+    writers: int = 2
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise Invalid(
+                f"pipeline name '{self.name[:60]}' is not usable; use up to 48 letters, digits, "
+                "'-', '_' and '.', beginning with a letter or a digit"
+            )
+        if not self.target or "." in self.target:
+            raise Invalid(f"target '{self.target}' is not a database of the lake; write one name")
+        for name, least in (
+            *(("batch_seconds", 0.05), ("batch_bytes", 1), ("memory_bytes", 1)),
+            *(("range_rows", 1), ("readers", 1), ("writers", 1)),
+        ):
+            value = getattr(self, name)
+            if not value >= least:
+                raise Invalid(f"{name.replace('_', '-')} is {value}; use {least} or more")
+        self.selection()
+
+    def selection(self) -> Selection:
+        """The tables that are followed; Invalid."""
+        return Selection.parse(self.include, self.exclude)
+
+    def stored(self) -> Mapping[str, str]:
+        """The settings as text, for the state table."""
+        return {
+            "source": self.source,
+            "include": json.dumps(self.include),
+            "exclude": json.dumps(self.exclude),
+            "type-mapping": ",".join(sorted(self.type_mapping)),
+            "bad-dates": str(self.bad_dates),
+            "on-drop": str(self.on_drop),
+            "keep-wider-types": json.dumps(self.keep_wider_types),
+            "table-options": json.dumps(dict(self.table_options)),
+        }
+
+    @staticmethod
+    def from_stored(name: str, target: str, stored: Mapping[str, str]) -> PipelineSettings:
+        """The settings that a pipeline ran with last."""
+        return PipelineSettings(
+            name,
+            stored["source"],
+            target,
+            tuple(json.loads(stored["include"])),
+            tuple(json.loads(stored["exclude"])),
+            parse_type_mapping(stored["type-mapping"]),
+            BadDates(stored["bad-dates"]),
+            OnDrop(stored["on-drop"]),
+            bool(json.loads(stored["keep-wider-types"])),
+            json.loads(stored["table-options"]),
+        )

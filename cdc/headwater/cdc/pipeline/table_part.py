@@ -1,0 +1,120 @@
+"""What a batch commits to one table of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from threading import Event
+
+import pyarrow as pa
+
+from headwater.catalog.table.table import Table
+from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import TableRows
+from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
+from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
+from headwater.cdc.pipeline.range_feed import RangeFeed
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.storage.errors import Unavailable
+from headwater.storage.rows.kinds import RowKind
+
+__all__ = ["AbortedError", "TablePart"]
+
+_OPEN_SECONDS = 0.2
+
+
+class AbortedError(Unavailable):
+    """The batch ends without this part."""
+
+
+class TablePart:
+    """The rows of a table in a batch: of ranges, then of the log, then of single keys.
+
+    It is written by a thread while ranges are read; `close` gives it the log's rows, and only then
+    is it committed.
+
+    Args:
+        table: The lake's table.
+        source: The source.
+        lake_table: The source's table, with the types that its columns have in the lake.
+        feed: Ranges that are read for it.
+        deletes: Whether keys of the lake that the source lacks are deleted.
+        settings: The pipeline's.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        source: MySQLSource,
+        lake_table: SourceTable,
+        settings: PipelineSettings,
+        *,
+        feed: RangeFeed | None = None,
+        deletes: bool = False,
+    ) -> None:
+        self.feed, self.deletes = feed, deletes
+        self._table, self._source, self._lake_table = table, source, lake_table
+        self._settings = settings
+        self._closed, self._aborted = Event(), Event()
+        self._runs: Sequence[TableRows] = ()
+        self.log_rows: LogRows | None = None
+        self.range_rows = 0
+
+    def close(self, runs: Sequence[TableRows]) -> None:
+        """Give it the log's rows; the batch is planned."""
+        self._runs = runs
+        self._closed.set()
+
+    def abort(self) -> None:
+        """End it without a commit."""
+        self._aborted.set()
+        self._closed.set()
+        if self.feed is not None:
+            self.feed.abort()
+
+    def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
+        """Write the rows and commit them, once.
+
+        Returns:
+            How many rows.
+
+        Raises:
+            RowsWithoutKeyError: The log has rows without their key; the table must be read again.
+            HeadwaterError: A value cannot be in the lake, or the lake or the source is not there.
+        """
+        schema = row_schema(self._lake_table)
+        try:
+            with closing(self._batches(schema)) as batches:
+                reader = pa.RecordBatchReader.from_batches(schema, batches)
+                self._table.write(
+                    reader, commit_user=user, commit_identifier=number, properties=properties
+                )
+        finally:
+            if self.feed is not None:
+                self.feed.abort()
+        return self.range_rows + (self.log_rows.rows if self.log_rows is not None else 0)
+
+    def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
+        if self.feed is not None:
+            for batch in self.feed.batches():
+                self.range_rows += batch.num_rows
+                yield with_kind(batch, RowKind.INSERT, schema)
+        while not self._closed.wait(_OPEN_SECONDS):
+            pass
+        if self._aborted.is_set():
+            raise AbortedError(f"table {self._table.name}: the batch was given up")
+        if self.deletes:
+            yield from missing_in_source(self._source, self._table, self._lake_table)
+        options = self._table.schema.options
+        log_rows = self.log_rows = LogRows(
+            self._lake_table,
+            self._runs,
+            self._settings.bad_dates,
+            keeps_before=options.get("changelog-producer") == "input",
+        )
+        log_rows.check()
+        yield from log_rows.batches()
+        if log_rows.unclear_keys:
+            keys = pa.concat_tables(log_rows.unclear_keys)
+            yield from read_again(self._source, self._lake_table, keys)

@@ -1,0 +1,122 @@
+"""The states of tables after a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.batch_commit import Outcome
+from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
+from headwater.storage.errors import Invalid
+
+__all__ = ["after_batch", "quarantined", "read_again"]
+
+States = Mapping[TableName, TableState]
+
+
+def after_batch(
+    states: States, batch: LogBatch, outcome: Outcome, source: MySQLSource
+) -> dict[TableName, TableState]:
+    """The states of tables when a batch is committed, before its statement is applied.
+
+    Args:
+        states: The states when it began.
+        batch: The batch.
+        outcome: What became of its tables.
+        source: The source.
+    """
+    result: dict[TableName, TableState] = {}
+    for name, before in states.items():
+        state = before
+        if not state.is_followed:
+            result[name] = state
+            continue
+        if name in outcome.failures:
+            result[name] = quarantined(state, outcome.failures[name], batch.start)
+            continue
+        if state.reading is not None:
+            state = _progressed(name, state, batch, outcome, source)
+        reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
+        state, committed = _xa(name, state, batch)
+        if reason or committed:
+            state = read_again(state, reason or "an XA transaction was committed", batch.end)
+        result[name] = state
+    return result
+
+
+def quarantined(state: TableState, reason: str, position: Position) -> TableState:
+    """The state of a table that is not followed any more, from a position on."""
+    return replace(
+        state,
+        phase=TablePhase.QUARANTINED,
+        reason=reason,
+        position=str(position),
+        reading=None,
+    )
+
+
+def read_again(state: TableState, reason: str, position: Position) -> TableState:
+    """The state of a table all of whose rows are read again."""
+    phase = TablePhase.REREADING
+    if state.phase is TablePhase.SNAPSHOT:
+        phase, reason = TablePhase.SNAPSHOT, ""
+    return replace(
+        state,
+        phase=phase,
+        reason=reason or None,
+        position=str(position),
+        reading=Reading(deletes=True),
+    )
+
+
+def _progressed(
+    name: TableName, state: TableState, batch: LogBatch, outcome: Outcome, source: MySQLSource
+) -> TableState:
+    """The state of a table of which ranges were read, or keys deleted."""
+    reading = state.reading or Reading()
+    settles = None if reading.settles is None else source.parse(reading.settles)
+    read = outcome.reads.get(name)
+    if read is not None and read.settled is not None:
+        settles = _union(settles, read.settled)
+    if reading.until is not None:
+        reading = replace(reading, after=reading.until, until=None)
+    if reading.deletes_now:
+        settles = _union(settles, source.position())
+        reading = replace(reading, deletes=False, deletes_now=False)
+    reading = replace(reading, settles=None if settles is None else str(settles))
+    is_settled = settles is None or contains(batch.end, settles)
+    if reading.is_all_read and not reading.deletes and is_settled:
+        return replace(
+            state,
+            phase=TablePhase.STREAMING,
+            reading=None,
+            reason=None,
+            position=str(batch.end),
+        )
+    return replace(state, reading=reading)
+
+
+def _union(one: Position | None, other: Position) -> Position:
+    if one is None:
+        return other
+    if type(one) is not type(other):
+        raise Invalid(f"positions '{one}' and '{other}' are of different servers")
+    return one.union(other)  # type: ignore[arg-type]
+
+
+def _xa(name: TableName, state: TableState, batch: LogBatch) -> tuple[TableState, bool]:
+    """Note prepared XA transactions of a table; whether one of them was committed."""
+    prepared = list(state.prepared)
+    is_committed = False
+    for end in batch.xa:
+        if end.committed is None:
+            if name in end.tables:
+                prepared.append(end.xid)
+        elif end.xid in prepared:
+            prepared.remove(end.xid)
+            is_committed |= end.committed
+    return replace(state, prepared=tuple(prepared)), is_committed

@@ -1,0 +1,96 @@
+"""The lake's tables that a pipeline writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headwater.catalog.table.table import Table
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.sink.target_tables import check_existing, target_names, target_schema
+from headwater.client.lake import Lake
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.change import SchemaChange
+
+__all__ = ["Targets"]
+
+
+class Targets:
+    """The lake's tables, opened once.
+
+    Args:
+        lake: The lake.
+        settings: The pipeline's.
+    """
+
+    def __init__(self, lake: Lake, settings: PipelineSettings) -> None:
+        self._lake, self._settings = lake, settings
+        self._tables: dict[str, Table] = {}
+
+    def names(self, sources: Iterable[TableName]) -> dict[TableName, str]:
+        """The names of the lake's tables; Invalid if two are one."""
+        return dict(target_names(sources, self._settings.target))
+
+    def name(self, source: TableName) -> str:
+        """The name of the lake's table of a source's."""
+        return self.names([source])[source]
+
+    def open(self, target: str) -> Table:
+        """A table; NotFound."""
+        if target not in self._tables:
+            self._tables[target] = self._lake.table(target)
+        return self._tables[target]
+
+    def exists(self, target: str) -> bool:
+        """Whether there is a table of that name."""
+        return self._lake.table_exists(target)
+
+    def check(self, target: str, source: SourceTable) -> None:
+        """Check that an existing table can follow a source's; Invalid."""
+        if self.exists(target):
+            check_existing(self._lake, target, source)
+
+    def create(self, target: str, source: SourceTable) -> None:
+        """Create a table, unless it exists in the same form.
+
+        Raises:
+            Invalid: It exists in another form.
+        """
+        self.check(target, source)
+        self._lake.create_table(
+            target, target_schema(source, self._settings.table_options), ignore_if_exists=True
+        )
+        self._tables.pop(target, None)
+
+    def alter(self, target: str, *changes: SchemaChange) -> None:
+        """Change a table's schema."""
+        self._tables[target] = self.open(target).alter(*changes)
+
+    def rename(self, target: str, new_target: str) -> None:
+        """Rename a table, unless that is done."""
+        if self.exists(target):
+            self._lake.rename_table(target, new_target)
+        self._tables.pop(target, None)
+
+    def drop(self, target: str) -> None:
+        """Drop a table, if it exists."""
+        self._lake.drop_table(target, ignore_if_not_exists=True)
+        self._tables.pop(target, None)
+
+    def lake_table(self, target: str, source: SourceTable) -> SourceTable:
+        """A source's table with the types that its columns have in the lake.
+
+        Raises:
+            Invalid: The lake's table lacks a column: somebody else changed it.
+        """
+        fields = self.open(target).schema.field_by_name
+        missing = [column.name for column in source.columns if column.name not in fields]
+        if missing:
+            raise Invalid(
+                f"table {target} of the lake lacks the column '{missing[0]}' of {source.name} at "
+                f"the source; somebody changed it. Read it again: headwater cdc resnapshot "
+                f"{source.name}"
+            )
+        columns = tuple(replace(column, type=fields[column.name].type) for column in source.columns)
+        return replace(source, columns=columns)
