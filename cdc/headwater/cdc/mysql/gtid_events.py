@@ -60,8 +60,8 @@ def parse_gtid_event(event: Event) -> Beginning:
         return Beginning(gtid)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise CorruptData(
-            f"cannot read a GTID event of {len(event.body)} bytes: {error}; read the log again from "
-            "its source"
+            f"cannot read a GTID event of {len(event.body)} bytes: {error}; read the log again "
+            "from its source"
         ) from error
 
 

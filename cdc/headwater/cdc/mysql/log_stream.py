@@ -105,8 +105,8 @@ class LogStream:
     def close(self) -> None:
         """End the connection."""
         with suppress(MySQLError, OSError):
-            # A dump is not ended by a command: the server sees that the reader is gone. A thread that
-            # waits for more wakes up.
+            # A dump is not ended by a command: the server sees that the reader is gone. A thread
+            # that waits for more wakes up.
             self._connection._sock.shutdown(socket.SHUT_RDWR)
         with suppress(MySQLError, OSError):
             self._connection._force_close()

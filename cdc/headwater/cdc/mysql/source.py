@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB server as the source of a pipeline: its position, log, and consistent reads."""
+"""A MySQL or MariaDB server as the source of a pipeline: its position, log, and rows."""
 
 from __future__ import annotations
 

@@ -336,8 +336,8 @@ class LogReader:
         if is_gtid_event(event):
             if self._open is not None:
                 raise CorruptData(
-                    f"{self._chunks.source}: transaction {self._open.gtid} has no end; read the log "
-                    "again"
+                    f"{self._chunks.source}: transaction {self._open.gtid} has no end; read the "
+                    "log again"
                 )
             self._open = _Transaction(parse_gtid_event(event))
             return None
@@ -411,8 +411,8 @@ class LogReader:
             transaction.rereads[None] = "the source reports that its log lost events"
             return self._end(transaction)
         raise Unsupported(
-            f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or read the "
-            "tables again: headwater cdc resnapshot"
+            f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or read "
+            "the tables again: headwater cdc resnapshot"
         )
 
     # Statements -------------------------------------------------------------------------------
@@ -466,8 +466,8 @@ class LogReader:
         match = _XA.fullmatch(text)
         if match is None:
             raise Unsupported(
-                f"{self._chunks.source}: statement '{text[:80]}' is not understood; read the tables "
-                "again: headwater cdc resnapshot"
+                f"{self._chunks.source}: statement '{text[:80]}' is not understood; read the "
+                "tables again: headwater cdc resnapshot"
             )
         verb, xid = match[1].upper(), _ONE_PHASE.sub("", match[2]).strip()
         if verb in ("START", "BEGIN"):

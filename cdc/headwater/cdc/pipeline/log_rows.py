@@ -100,8 +100,7 @@ class LogRows:
             for events in _slices(run.events):
                 decoded = decode_rows(run.shape, events, options)
                 self.rows += decoded.rows.num_rows
-                for batch in self._converted(decoded, schema).to_batches():
-                    yield batch
+                yield from self._converted(decoded, schema).to_batches()
 
     def _converted(self, decoded: RowBatch, schema: pa.Schema) -> pa.Table:
         columns = [

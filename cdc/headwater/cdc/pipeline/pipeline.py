@@ -107,6 +107,7 @@ class _Session:
         self._joining = Joining(source, self._settings, self._targets)
         self._events = SchemaEvents(source, self._settings, self._targets, self._progress)
         self._recorded = monotonic()
+        self._obeyed_requests: tuple[str, ...] = ()
 
     def run(self) -> bool:
         plan = self._state.plan() or self._first_plan()
@@ -174,10 +175,12 @@ class _Session:
             )
             if self._state.record(plan) != plan:
                 raise Conflict(
-                    f"pipeline '{self._settings.name}': another process has planned batch {number}, "
-                    "too; stop one of them"
+                    f"pipeline '{self._settings.name}': another process has planned batch "
+                    f"{number}, too; stop one of them"
                 )
             self._recorded = monotonic()
+            self._state.answer(*self._obeyed_requests)
+            self._obeyed_requests = ()
             return plan, self._committed(plan, states, batch, commit, reader)
 
     def _commit(
@@ -219,8 +222,8 @@ class _Session:
     ) -> bool:
         if batch.has_content or commit.has_content:
             return True
-        recorded = {name.escaped: state for name, state in states.items()}
-        if recorded != plan.tables:
+        current = {name.escaped: state for name, state in states.items()}
+        if current != plan.tables or self._obeyed_requests:
             return True
         moved = str(batch.end) != plan.end
         is_quiet = monotonic() - self._recorded > _QUIET_SECONDS
@@ -260,7 +263,8 @@ class _Session:
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
-        self._state.answer(*requests)
+        # They are answered when the states are recorded.
+        self._obeyed_requests = tuple(requests)
         return changed
 
 
