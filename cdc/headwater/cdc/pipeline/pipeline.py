@@ -119,7 +119,7 @@ class _Session:
             self._joining.begin(states)
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
-            while not self._is_done(states, reader):
+            while not self._is_done(plan, states, reader):
                 plan, states = self._next(plan, states, reader)
         return all(state.is_followed or not state.reason for state in states.values())
 
@@ -135,10 +135,11 @@ class _Session:
         self._joining.check_start()
         return self._state.record(BatchPlan(0, None, str(position)))
 
-    def _is_done(self, states: States, reader: LogReader) -> bool:
+    def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:
         if self._stop.is_set():
             return True
-        if self._goal is None or self._joining.has_some:
+        # Others are told of the states by the plan.
+        if self._goal is None or self._joining.has_some or not _has(plan, states):
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
         return is_read and contains(reader.position, self._goal)
@@ -167,12 +168,7 @@ class _Session:
                 if batch.ended:
                     raise Unavailable("the log ended")
                 return plan, self._joining.joined(states, batch)
-            plan = BatchPlan(
-                number,
-                plan.end,
-                str(batch.end),
-                {name.escaped: state for name, state in states.items()},
-            )
+            plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             if self._state.record(plan) != plan:
                 raise Conflict(
                     f"pipeline '{self._settings.name}': another process has planned batch "
@@ -222,8 +218,7 @@ class _Session:
     ) -> bool:
         if batch.has_content or commit.has_content:
             return True
-        current = {name.escaped: state for name, state in states.items()}
-        if current != plan.tables or self._obeyed_requests:
+        if self._obeyed_requests or not _has(plan, states):
             return True
         moved = str(batch.end) != plan.end
         is_quiet = monotonic() - self._recorded > _QUIET_SECONDS
@@ -270,3 +265,12 @@ class _Session:
 
 def _by_name(plan: BatchPlan) -> States:
     return {TableName.from_escaped(name): state for name, state in plan.tables.items()}
+
+
+def _escaped(states: States) -> Mapping[str, TableState]:
+    return {name.escaped: state for name, state in states.items()}
+
+
+def _has(plan: BatchPlan, states: States) -> bool:
+    """Whether a plan has the tables' states."""
+    return plan.tables == _escaped(states)

@@ -1,0 +1,143 @@
+"""A source with a database of its own, a lake, and pipelines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.cdc.source_logs import SourceServer
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.key_ranges import KeyRange, read_range
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.mysql.text_values import BadDates
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.progress import PipelineProgress
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.client import Lake, connect
+from headwater.storage.types.data_type import to_arrow
+
+
+class Origin:
+    """A source's database.
+
+    Attributes:
+        database: Its name.
+        address: The server's address.
+    """
+
+    def __init__(self, server: SourceServer) -> None:
+        self.address = Address.from_url(server.url)
+        self.database = server.database
+        self.server = MySQLServer(self.address)
+        self.run(f"CREATE DATABASE IF NOT EXISTS `{self.database}`", f"USE `{self.database}`")
+
+    def run(self, *statements: str) -> None:
+        """Run statements, in the database."""
+        for statement in statements:
+            self.server.rows(statement)
+
+    def session(self, *statements: str) -> None:
+        """Run statements in a session of their own."""
+        with MySQLServer(self.address) as server:
+            for statement in (f"USE `{self.database}`", *statements):
+                server.rows(statement)
+
+    def table(self, name: str) -> TableName:
+        """The whole name of a table."""
+        return TableName(self.database, name)
+
+
+class Follower:
+    """A pipeline from an origin into a lake, run in this process.
+
+    Attributes:
+        settings: The pipeline's settings, which a test may replace between runs.
+    """
+
+    def __init__(self, origin: Origin, lake: Lake) -> None:
+        self.origin, self.lake = origin, lake
+        self.settings = PipelineSettings(
+            "shop", "mysql://test", "lake", (f"{origin.database}.*",), batch_seconds=0.5
+        )
+
+    def change(self, **settings: object) -> None:
+        """Change the settings of the next run."""
+        self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
+
+    def pipeline(self) -> Pipeline:
+        """A pipeline that was not run yet."""
+        return Pipeline(self.lake, self.origin.address, self.settings)
+
+    def once(self) -> PipelineProgress:
+        """Commit all that the source has."""
+        pipeline = self.pipeline()
+        pipeline.run(once=True)
+        return pipeline.progress.read()
+
+    def states(self) -> dict[str, TableState]:
+        """The tables' states, as they are at the beginning of the last batch that was planned."""
+        plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
+        assert plan is not None
+        return {TableName.from_escaped(name).table: state for name, state in plan.tables.items()}
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        """The rows of the lake's table, in the order of its first column."""
+        rows = self.lake.table(f"lake.{table}").scan().to_arrow()
+        return rows.sort_by(rows.column_names[0]).to_pylist()
+
+    def check(self, *tables: str) -> None:
+        """Check that the lake's tables are the source's."""
+        for table in tables:
+            expected = source_rows(self.origin, table, self.settings.bad_dates)
+            actual = self.lake.table(f"lake.{table}").scan().to_arrow()
+            assert actual.column_names == expected.column_names, table
+            keys = [(column, "ascending") for column in self._key(table)]
+            expected, actual = expected.sort_by(keys), actual.sort_by(keys)
+            assert actual.cast(expected.schema).equals(expected), table
+
+    def _key(self, table: str) -> tuple[str, ...]:
+        return tuple(self.lake.table(f"lake.{table}").schema.primary_keys)
+
+    def phases(self) -> dict[str, TablePhase]:
+        """The tables' phases in the last plan."""
+        return {name: state.phase for name, state in self.states().items()}
+
+
+def source_rows(origin: Origin, table: str, bad_dates: BadDates = BadDates.FAIL) -> pa.Table:
+    """The rows of a source's table, with the lake's types."""
+    with MySQLServer(origin.address) as server:
+        (definition,) = read_tables(server, {origin.table(table)}).followed
+        batches = list(
+            read_range(server.connection, origin.address, definition, KeyRange(), bad_dates)
+        )
+        schema = pa.schema([(c.name, to_arrow(c.type)) for c in definition.columns])
+        return pa.Table.from_batches(batches, schema)
+
+
+@pytest.fixture
+def origin(source: SourceServer) -> Iterator[Origin]:
+    """A database of its own on a server of either kind."""
+    origin = Origin(source)
+    yield origin
+    origin.run(f"DROP DATABASE `{origin.database}`")
+    origin.server.close()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A lake in this process, with an empty database ``lake``."""
+    with connect(tmp_path / "lake") as lake:
+        lake.create_database("lake")
+        yield lake
+
+
+@pytest.fixture
+def follower(origin: Origin, lake: Lake) -> Follower:
+    """A pipeline that follows all tables of the origin."""
+    return Follower(origin, lake)

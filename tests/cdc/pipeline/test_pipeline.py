@@ -1,0 +1,119 @@
+"""Pipelines from real servers: rows, transactions, sessions' settings, and starting again."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+from headwater.cdc.pipeline.state import TablePhase
+from headwater.storage.errors import Conflict, Invalid
+
+ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(40), price DECIMAL(10, 2))"
+
+
+def test_rows_and_changes_arrive(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50), (2, 'cup', NULL)")
+    progress = follower.once()
+    assert progress.tables[origin.table("orders")].rows == 2
+    follower.check("orders")
+    origin.run(
+        "INSERT INTO orders VALUES (3, 'mug', 4)",
+        "UPDATE orders SET price = 2 WHERE id = 1",
+        "DELETE FROM orders WHERE id = 2",
+    )
+    follower.once()
+    follower.check("orders")
+    assert follower.phases() == {"orders": TablePhase.STREAMING}
+    snapshot = follower.lake.table("lake.orders").latest_snapshot()
+    assert snapshot is not None
+    assert snapshot.properties is not None
+    assert snapshot.properties["cdc.batch"] == str(snapshot.commit_identifier)
+    assert int(snapshot.properties["cdc.source-time"]) > 0
+
+
+def test_nothing_new_makes_no_batch(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50)")
+    first = follower.once().batch
+    follower.once()
+    assert follower.once().batch in (-1, first)
+    assert len(follower.lake.table("lake.orders").snapshots()) == 1
+
+
+def test_a_changed_key_is_a_delete_and_an_insert(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1), (2, 'cup', 2), (3, 'mug', 3)")
+    follower.once()
+    origin.run(
+        "UPDATE orders SET id = id + 10 WHERE id > 1", "UPDATE orders SET id = 2 WHERE id = 1"
+    )
+    follower.once()
+    follower.check("orders")
+    # A chain within one statement: each key is another row's old one.
+    origin.run("UPDATE orders SET id = id + 1 ORDER BY id DESC")
+    follower.once()
+    follower.check("orders")
+
+
+def test_keys_are_compared_by_the_source(origin: Origin, follower: Follower) -> None:
+    follower.change(range_rows=2)
+    origin.run(
+        "CREATE TABLE words (w VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, "
+        "n INT, PRIMARY KEY (w, n))",
+        "INSERT INTO words VALUES ('b', 1), ('A', 1), ('a', 2), ('Z', 1), ('é', 1), ('_', 1)",
+    )
+    follower.once()
+    origin.run(
+        "UPDATE words SET w = 'a' WHERE w = 'A' AND n = 1", "DELETE FROM words WHERE w = 'z'"
+    )
+    follower.once()
+    follower.check("words")
+
+
+def test_many_tables_and_transactions(origin: Origin, follower: Follower) -> None:
+    for number in range(5):
+        origin.run(f"CREATE TABLE t{number} (id INT PRIMARY KEY, v INT)")
+        origin.run(f"INSERT INTO t{number} VALUES (1, {number}), (2, 0)")
+    follower.once()
+    for round_ in range(10):
+        origin.run(
+            "BEGIN",
+            *(f"UPDATE t{number} SET v = {round_} WHERE id = 1" for number in range(5)),
+            f"INSERT INTO t1 VALUES ({round_ + 10}, 1)",
+            "COMMIT" if round_ % 3 else "ROLLBACK",
+        )
+    follower.once()
+    follower.check(*(f"t{number}" for number in range(5)))
+
+
+def test_a_table_that_appears_later(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1)")
+    follower.once()
+    origin.run(
+        "CREATE TABLE people (id INT PRIMARY KEY, name TEXT)",
+        "INSERT INTO people VALUES (1, 'Ann')",
+        "CREATE TABLE copy (id INT PRIMARY KEY) AS SELECT * FROM orders",
+        "CREATE TABLE alike LIKE people",
+        "INSERT INTO alike VALUES (7, 'Bob')",
+        "UPDATE people SET name = 'Anna'",
+    )
+    follower.once()
+    follower.check("orders", "people", "copy", "alike")
+
+
+def test_a_second_start_is_told_so(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS)
+    follower.once()
+    with pytest.raises(Conflict, match="runs in another process"):
+        origin.server.rows("SELECT GET_LOCK('headwater_cdc_shop', 1)")
+        follower.once()
+
+
+def test_tables_that_cannot_be_followed_are_named_before_anything_is_made(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(ORDERS, "CREATE TABLE nokey (id INT)")
+    with pytest.raises(Invalid, match="nokey.*primary key"):
+        follower.once()
+    assert follower.lake.list_tables("lake") in ([], ["cdc_state"])
+    follower.change(exclude=("*.nokey",))
+    follower.once()
+    follower.check("orders")
