@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,11 @@ class Follower:
         pipeline.run(once=True)
         return pipeline.progress.read()
 
+    def batch(self) -> int:
+        """The number of the last batch that was planned; -1 before the first."""
+        plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
+        return -1 if plan is None else plan.number
+
     def states(self) -> dict[str, TableState]:
         """The tables' states, as they are at the beginning of the last batch that was planned."""
         plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
@@ -130,9 +136,15 @@ def origin(source: SourceServer) -> Iterator[Origin]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake_path(tmp_path: Path) -> Path:
+    """The folder of the lake."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def lake(lake_path: Path) -> Iterator[Lake]:
     """A lake in this process, with an empty database ``lake``."""
-    with connect(tmp_path / "lake") as lake:
+    with connect(lake_path) as lake:
         lake.create_database("lake")
         yield lake
 
@@ -141,3 +153,15 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def follower(origin: Origin, lake: Lake) -> Follower:
     """A pipeline that follows all tables of the origin."""
     return Follower(origin, lake)
+
+
+@pytest.fixture
+def kills() -> int:
+    """How often a test kills a pipeline."""
+    return int(os.environ.get("CDC_KILLS", "12"))
+
+
+@pytest.fixture
+def seed() -> int:
+    """Of the random numbers of a test; it is shown where the test fails."""
+    return int(os.environ.get("CDC_SEED", "1"))

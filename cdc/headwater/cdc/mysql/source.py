@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.gtid import GtidSet
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_stream import LogStream
@@ -109,11 +110,14 @@ class MySQLSource:
                     "binlog_expire_logs_seconds"
                 )
 
-    def open_log(self, after: Position, memory_bytes: int) -> LogReader:
+    def open_log(
+        self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
+    ) -> LogReader:
         """Read the log from a position on.
 
         Args:
             after: The position.
+            is_selected: Whether a table may be followed.
             memory_bytes: How many bytes of a batch are kept in memory.
 
         Raises:
@@ -130,6 +134,7 @@ class MySQLSource:
             checksums=self._checksums,
             mariadb=self.flavour is Flavour.MARIADB,
             lower_case_names=self._lower_case_names,
+            is_selected=is_selected,
         )
 
     @contextmanager

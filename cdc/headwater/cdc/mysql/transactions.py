@@ -110,6 +110,7 @@ class LogBatch:
         rows: The rows of each table, by shape where that changed.
         changes: What a statement changed: it is a batch of its own.
         statement: The statement's text.
+        faults: Tables whose rows cannot be read, with the reason.
         rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
             is all tables.
         xa: Phases of XA transactions, in order.
@@ -124,6 +125,7 @@ class LogBatch:
     rows: dict[TableName, list[TableRows]] = field(default_factory=dict)
     changes: Sequence[Change] = ()
     statement: str = ""
+    faults: dict[TableName, str] = field(default_factory=dict)
     rereads: dict[TableName | None, str] = field(default_factory=dict)
     xa: list[XaEnd] = field(default_factory=list)
     source_time: int = 0
@@ -134,7 +136,7 @@ class LogBatch:
     @property
     def has_content(self) -> bool:
         """Whether it changes anything of followed tables."""
-        return bool(self.rows or self.changes or self.rereads or self.xa)
+        return bool(self.rows or self.changes or self.faults or self.rereads or self.xa)
 
 
 class _Transaction:
@@ -157,7 +159,7 @@ class _Transaction:
         self.gtid: Gtid | MariadbGtid = beginning.gtid
         self.has_end = beginning.has_end
         self.phase: AlterPhase = beginning.phase
-        self.rows: list[tuple[TableName, TableShape, RowsEvent]] = []
+        self.rows: list[tuple[TableName, Event, Event]] = []
         self.changes: list[Change] = []
         self.statement = ""
         self.rereads: dict[TableName | None, str] = {}
@@ -175,6 +177,7 @@ class LogReader:
         checksums: Whether events that come before the first description of a file have checksums.
         mariadb: Whether the server is MariaDB.
         lower_case_names: Whether the server's names of tables are in lower case.
+        is_selected: Whether a table may be followed, now or later.
     """
 
     def __init__(
@@ -182,6 +185,7 @@ class LogReader:
         chunks: LogChunks,
         start: Position,
         *,
+        is_selected: Callable[[TableName], bool],
         checksums: bool,
         mariadb: bool,
         lower_case_names: bool = False,
@@ -196,22 +200,14 @@ class LogReader:
         # Read, but of the next batch.
         self._held: deque[_Transaction] = deque()
         self._tables: Collection[TableName] = ()
-        self._is_selected: Callable[[TableName], bool] = lambda _: False
+        self._is_selected = is_selected
         self._names: dict[bytes, TableName | None] = {}
-        self._maps: dict[int, tuple[TableName, TableShape] | None] = {}
+        # The tables of the open transaction, by their numbers.
+        self._maps: dict[int, tuple[TableName, Event] | None] = {}
 
-    def follow(
-        self, tables: Collection[TableName], is_selected: Callable[[TableName], bool]
-    ) -> None:
-        """Choose what is read from the next transaction on.
-
-        Args:
-            tables: The tables whose rows are read.
-            is_selected: Whether statements about a table are.
-        """
-        self._tables, self._is_selected = frozenset(tables), is_selected
-        self._names.clear()
-        self._maps.clear()
+    def follow(self, tables: Collection[TableName]) -> None:
+        """Choose the tables whose rows the next batch has, among those that are selected."""
+        self._tables = frozenset(tables)
 
     @property
     def position(self) -> Position:
@@ -297,13 +293,20 @@ class LogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
-        for name, shape, event in transaction.rows:
+        for name, table_map, event in transaction.rows:
+            if name not in self._tables or name in batch.faults:
+                continue
+            try:
+                shape = parse_table_map(table_map).shape
+            except (CorruptData, Unsupported) as error:
+                batch.faults[name] = error.message
+                continue
             runs = batch.rows.get(name)
             if runs is None:
                 runs = batch.rows[name] = []
             if not runs or runs[-1].shape is not shape:
                 runs.append(TableRows(shape, []))
-            runs[-1].events.append(event)
+            runs[-1].events.append(parse_rows(event))
 
     # Events -----------------------------------------------------------------------------------
 
@@ -362,6 +365,7 @@ class LogReader:
 
     def _end(self, transaction: _Transaction) -> _Transaction:
         self._open = None
+        self._maps.clear()
         return transaction
 
     def _read_table_map(self, event: Event) -> None:
@@ -372,12 +376,9 @@ class LogReader:
         if names not in self._names:
             database = names[1 : 1 + names[0]].decode()
             name = TableName(database, names[names[0] + 3 :].decode())
-            self._names[names] = name if name in self._tables else None
-        followed = self._names[names]
-        if followed is None:
-            self._maps[number] = None
-            return
-        self._maps[number] = followed, parse_table_map(event).shape
+            self._names[names] = name if self._is_selected(name) else None
+        selected = self._names[names]
+        self._maps[number] = None if selected is None else (selected, event)
 
     def _read_rows(self, transaction: _Transaction, event: Event) -> None:
         number = int.from_bytes(event.body[:6], "little")
@@ -389,7 +390,7 @@ class LogReader:
                 "no TABLE_MAP before them; read the log again"
             ) from None
         if table is not None:
-            transaction.rows.append((*table, parse_rows(event)))
+            transaction.rows.append((*table, event))
             transaction.size += event.size
             self._chunks.keeps(event.size)
 
@@ -455,12 +456,11 @@ class LogReader:
     def _concerns(self, change: Change) -> bool:
         if isinstance(change, Irrelevant):
             return False
-        if isinstance(change, NotUnderstood) and change.any_table:
-            return bool(self._tables)
         if isinstance(change, DropDatabase):
-            return any(name.database == change.database for name in self._tables)
-        names = (TableName(*name) for name in change.tables)
-        return any(name in self._tables or self._is_selected(name) for name in names)
+            return True
+        if isinstance(change, NotUnderstood) and change.any_table:
+            return True
+        return any(self._is_selected(TableName(*name)) for name in change.tables)
 
     def _read_xa(self, transaction: _Transaction, text: str) -> _Transaction | None:
         match = _XA.fullmatch(text)

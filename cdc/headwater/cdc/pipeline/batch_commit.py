@@ -146,6 +146,7 @@ class BatchCommit:
         self._properties.update(properties)
         # A statement is a batch of its own: rows beside it are those of a table that it creates.
         runs = {} if batch.changes else batch.rows
+        runs = {name: rows for name, rows in runs.items() if name not in batch.faults}
         for name, state in self._states.items():
             if name in runs and name not in self._parts and state.is_followed:
                 self._begin(name, state, user, reads=False)

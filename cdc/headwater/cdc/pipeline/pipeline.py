@@ -114,7 +114,10 @@ class _Session:
         self._state.save_settings(self._settings.stored())
         self._source.check_holds(self._source.parse(plan.end))
         start = self._source.parse(plan.end if plan.start is None else plan.start)
-        with closing(self._source.open_log(start, self._settings.memory_bytes)) as reader:
+        log = self._source.open_log(
+            start, self._settings.memory_bytes, self._settings.selection().matches
+        )
+        with closing(log) as reader:
             states = _by_name(plan)
             self._joining.begin(states)
             if plan.number > 0:
@@ -240,10 +243,7 @@ class _Session:
         return self._goal is not None
 
     def _follow(self, reader: LogReader, states: States) -> None:
-        followed = {name for name, state in states.items() if state.is_followed}
-        known = states.keys()
-        selection = self._settings.selection()
-        reader.follow(followed, lambda name: name in known or selection.matches(name))
+        reader.follow([name for name, state in states.items() if state.is_followed])
         self._progress.states(states)
 
     def _obeyed(self, states: States) -> States:

@@ -35,8 +35,9 @@ def after_batch(
         if not state.is_followed:
             result[name] = state
             continue
-        if name in outcome.failures:
-            result[name] = quarantined(state, outcome.failures[name], batch.start)
+        failure = outcome.failures.get(name) or batch.faults.get(name)
+        if failure is not None:
+            result[name] = quarantined(state, failure, batch.start)
             continue
         if state.reading is not None:
             state = _progressed(name, state, batch, outcome, source)

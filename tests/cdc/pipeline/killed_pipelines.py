@@ -1,0 +1,102 @@
+"""Pipelines in processes that are killed, and a writer that changes their source meanwhile."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.client import connect
+from headwater.storage.errors import Conflict, HeadwaterError
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["headwater.cdc.pipeline.pipeline", "headwater.client"])
+
+
+def _run(lake: str, address: Address, settings: PipelineSettings, log: Path) -> None:
+    """The process: it follows the source until it is killed."""
+    with connect(lake) as warehouse:
+        while True:
+            try:
+                Pipeline(warehouse, address, settings).run()
+            except Conflict:
+                # The source has not noticed yet that the process before is gone.
+                continue
+            except Exception as error:
+                with log.open("a") as file:
+                    file.write(f"{type(error).__name__}: {error}\n")
+                raise
+
+
+@contextmanager
+def running(
+    lake: str, address: Address, settings: PipelineSettings, log: Path
+) -> Iterator[multiprocessing.process.BaseProcess]:
+    """A pipeline in a process of its own, which is killed at the end."""
+    process = _CONTEXT.Process(target=_run, args=(lake, address, settings, log), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+
+
+class Writer:
+    """Changes a source until it is stopped.
+
+    Args:
+        address: The source.
+        database: Its database.
+        statements: Gives the next transaction's statements.
+        seed: Of the random numbers that it is given.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        database: str,
+        statements: Callable[[random.Random], list[str]],
+        seed: int,
+    ) -> None:
+        self._address, self._database = address, database
+        self._statements, self._random = statements, random.Random(seed)
+        self._stop = Event()
+        self.transactions = 0
+        self.errors: list[str] = []
+        self._thread = Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        server: MySQLServer | None = None
+        while not self._stop.is_set():
+            try:
+                if server is None:
+                    server = MySQLServer(self._address)
+                    server.rows(f"USE `{self._database}`")
+                for statement in self._statements(self._random):
+                    server.rows(statement)
+                self.transactions += 1
+            except HeadwaterError as error:
+                self.errors.append(error.message)
+                if server is not None:
+                    server.close()
+                server = None
+        if server is not None:
+            server.close()
