@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql import (
     DecodeOptions,
     Event,
@@ -46,9 +47,9 @@ class LogContents:
                     self.rows.setdefault(shapes[rows.table_id], []).append(rows)
 
     def decode(self, table: str, options: DecodeOptions | None = None) -> RowBatch:
-        """Decode the rows of a table that had one shape."""
+        """Decode the rows of a table that had one shape; dates that do not exist are null."""
         (shape,) = [shape for shape in self.rows if shape.table == table]
-        return decode_rows(shape, self.rows[shape], options)
+        return decode_rows(shape, self.rows[shape], options or DecodeOptions(BadDates.NULL))
 
 
 class SourceServer:
