@@ -25,6 +25,7 @@ from headwater.cdc.mysql import (
     parse_table_map,
     read_log_file,
 )
+from headwater.cdc.mysql.server import Address
 
 
 @dataclass
@@ -56,6 +57,7 @@ class SourceServer:
     """A server with a binary log, and a database for one test."""
 
     def __init__(self, url: str, data: Path, database: str) -> None:
+        self.address = Address.from_url(url)
         parsed = make_url(url)
         assert parsed.host is not None
         assert parsed.port is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from enum import Enum, auto
 from functools import lru_cache
 from types import MappingProxyType
@@ -174,8 +175,7 @@ def _first_rejected(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -
 
 
 def _does_not_hold(column: SourceColumn, value: pa.Scalar) -> Invalid:
-    shown = value.as_py()
-    text = f"{shown:f}" if pa.types.is_decimal(value.type) else str(shown)
+    text = _shown(value.as_py())
     if len(text) > _MAX_SHOWN_CHARACTERS:
         text = f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     return Invalid(
@@ -183,6 +183,17 @@ def _does_not_hold(column: SourceColumn, value: pa.Scalar) -> Invalid:
         f"{column.type} of the lake does not hold; change the value at the source, or the column's "
         "type"
     )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    return str(value)
 
 
 def split_set(values: pa.Array, type_: pa.DataType) -> pa.Array:

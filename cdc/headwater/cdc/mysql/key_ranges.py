@@ -86,7 +86,7 @@ def read_range(
     """Read the rows of a range.
 
     Args:
-        connection: As for `key_ranges`; its session has the time zone UTC.
+        connection: As for `key_ranges`; its session has the time zone UTC, as `connected` makes it.
         address: The server, for messages.
         table: The table; its columns are selected by name.
         part: The range.

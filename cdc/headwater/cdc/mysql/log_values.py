@@ -86,7 +86,7 @@ def _converter(
     if type_ == target:
         return _same
     if pa.types.is_boolean(target):
-        return partial(pc.not_equal, y=0)
+        return _flags
     return partial(pc.cast, target_type=target)
 
 
@@ -119,6 +119,10 @@ def _bytes_converter(type_: pa.DataType, family: Family, column: SourceColumn) -
 
 def _same(values: pa.Array) -> pa.Array:
     return values
+
+
+def _flags(values: pa.Array) -> pa.Array:
+    return pc.not_equal(values, 0)
 
 
 def _year_text(values: pa.Array) -> pa.Array:

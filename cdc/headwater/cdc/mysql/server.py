@@ -106,7 +106,7 @@ class MySQLServer:
     def __init__(self, address: Address) -> None:
         self.address = address
         with explained(address):
-            self._connection = connected(address, init_command=_SESSION)
+            self._connection = connected(address)
         ((version,),) = self.rows("SELECT VERSION()")
         self.version = str(version)
         is_mariadb = "mariadb" in self.version.lower()
@@ -195,7 +195,8 @@ class MySQLServer:
 
 
 def connected(address: Address, **options: object) -> pymysql.Connection:
-    """A connection to a server; `options` are PyMySQL's."""
+    """A connection to a server, whose session is in UTC; `options` are PyMySQL's."""
+    options.setdefault("init_command", _SESSION)
     return pymysql.connect(
         host=address.host,
         port=address.port,

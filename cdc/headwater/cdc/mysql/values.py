@@ -244,10 +244,11 @@ def _set(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> 
         pc.if_else(pa.array((distinct >> np.uint64(bit)) & np.uint64(1) == 1), name, None)
         for bit, name in enumerate(column.values)
     ]
-    # Arrow drops rows that have nulls only, so each begins with an empty string and a comma.
+    # Arrow drops rows that have nulls only, so each begins with an empty string and a comma. The
+    # server, too, writes no comma after names that are empty, if no other is before them.
     first = pa.array([""] * len(distinct), pa.string())
     joined = pc.binary_join_element_wise(first, *names, ",", null_handling="skip")
-    texts = pc.utf8_slice_codeunits(joined, 1)
+    texts = pc.utf8_ltrim(joined, ",")
     return texts.take(columns.primitive_array(index.astype(np.int32), pa.int32(), nulls))
 
 
