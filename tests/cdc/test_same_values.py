@@ -501,6 +501,41 @@ def test_types_that_do_not_become_others_are_named(source: SourceServer) -> None
             log_values(batch.rows[index], batch.shape.columns[index], column)
 
 
+@pytest.mark.mariadb
+def test_a_column_that_mariadb_hides(mariadb: SourceServer) -> None:
+    """A unique key over TEXT has a column that the log has and the information schema lacks."""
+    mariadb.run(
+        "CREATE TABLE t (id int PRIMARY KEY, a text, b int, UNIQUE (a))",
+        "INSERT INTO t VALUES (1, REPEAT('ä', 4000), 5), (2, NULL, NULL)",
+    )
+    table = described(mariadb)
+    batch = decoded(mariadb.read_log(), table, BadDates.FAIL)
+    assert batch.rows.column_names == ["id", "a", "b", "DB_ROW_HASH_1"]
+    assert_same(
+        table, selected(mariadb, table, BadDates.FAIL), logged(batch, table, RowKind.INSERT)
+    )
+
+
+def test_settings_of_the_server_make_no_difference(source: SourceServer) -> None:
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, a timestamp NULL, b char(5))",
+        "INSERT INTO t VALUES (1, '2024-03-31 02:30:00', 'a'), (2, '2024-10-27 02:30:00', 'b ')",
+        "SET GLOBAL time_zone = '-09:30', GLOBAL sql_select_limit = 1, "
+        "GLOBAL sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'",
+    )
+    try:
+        table = described(source)
+        rows = selected(source, table, BadDates.FAIL)
+    finally:
+        source.run(
+            "SET GLOBAL time_zone = DEFAULT, GLOBAL sql_select_limit = DEFAULT, "
+            "GLOBAL sql_mode = DEFAULT"
+        )
+    batch = decoded(source.read_log(), table, BadDates.FAIL)
+    assert_same(table, rows, logged(batch, table, RowKind.INSERT))
+    assert str(rows["a"][0]) == "2024-03-31 02:30:00+00:00"
+
+
 @pytest.mark.mysql
 def test_the_key_that_mysql_generates(mysql: SourceServer) -> None:
     mysql.run(

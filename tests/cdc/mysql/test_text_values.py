@@ -27,8 +27,7 @@ UTC = dt.UTC
 
 @pytest.fixture
 def connection(shop_source: Address) -> Iterator[Connection]:
-    session = "SET SESSION time_zone = '+00:00', sql_mode = ''"
-    connection = connected(shop_source, init_command=session)
+    connection = connected(shop_source)
     yield connection
     connection.close()
 

@@ -25,8 +25,10 @@ _URL_FORM = "mysql://user@host:port"
 _CLIENT_CODES = range(2000, 3000)
 _LOST = frozenset({1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927})
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
-# Instants as they are, and zero dates as they are stored.
-_SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
+# Instants as they are, zero dates as they are stored, and all rows of a query.
+_SESSION = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615"
+)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _MIN_VERSIONS = {"mysql": (8, 4), "mariadb": (10, 11)}
 
