@@ -5,8 +5,9 @@ The values equal those that `lake_values` makes of a query's result, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from headwater.cdc.mysql.conversions import (
     split_set,
 )
 from headwater.cdc.mysql.table_map import ColumnShape
+from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import to_arrow
 
 _DAY_MICROS = 86_400_000_000
@@ -34,6 +36,25 @@ _BIT_BYTES = 8
 _ONE_BIT = pa.array([b"\x00", b"\x01"], pa.binary())
 
 _Converter = Callable[[pa.Array], pa.Array]
+_IsType = Callable[[pa.DataType], bool]
+_LOG_TYPES: Mapping[Family, Sequence[_IsType]] = MappingProxyType(
+    {
+        Family.INTEGER: (pa.types.is_integer,),
+        Family.YEAR: (pa.types.is_integer,),
+        Family.BIT: (pa.types.is_boolean, pa.types.is_binary),
+        Family.FLOAT: (pa.types.is_float32,),
+        Family.DOUBLE: (pa.types.is_float64,),
+        Family.DECIMAL: (pa.types.is_decimal,),
+        Family.TEXT: (pa.types.is_string,),
+        Family.SET: (pa.types.is_string,),
+        **dict.fromkeys((Family.BYTES, Family.GEOMETRY), (pa.types.is_binary,)),
+        **dict.fromkeys((Family.UUID, Family.INET4, Family.INET6), (pa.types.is_binary,)),
+        Family.DATE: (pa.types.is_date32, pa.types.is_string),
+        Family.DATETIME: (pa.types.is_timestamp, pa.types.is_string),
+        Family.TIMESTAMP: (pa.types.is_timestamp, pa.types.is_string),
+        Family.TIME: (pa.types.is_duration,),
+    }
+)
 
 
 def log_values(
@@ -57,7 +78,8 @@ def log_values(
         types are equal and there is one chunk.
 
     Raises:
-        Invalid: The lake does not have a value; the column and the value are named.
+        Invalid: The lake does not have a value; the column and the value are named. Or the values
+            are not of the column's type.
         Unsupported: The lake's type does not hold values of the source's type.
     """
     convert = _converter(values.type, shape, column, bad_dates)
@@ -75,6 +97,12 @@ def _converter(
 ) -> _Converter:
     family = source_family(column)
     target = to_arrow(column.type)
+    if not any(is_type(type_) for is_type in _LOG_TYPES[family]):
+        raise Invalid(
+            f"cannot convert column '{column.name}': its values in the log are {type_}, and not of "
+            f"type {column.source_type}; decode them with the column as it was when they were "
+            "written"
+        )
     if pa.types.is_string(target):
         return _text_converter(type_, family, shape)
     if pa.types.is_list(target):
