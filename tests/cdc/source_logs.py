@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql import (
     DecodeOptions,
     Event,
@@ -24,6 +25,7 @@ from headwater.cdc.mysql import (
     parse_table_map,
     read_log_file,
 )
+from headwater.cdc.mysql.server import Address
 
 
 @dataclass
@@ -46,16 +48,16 @@ class LogContents:
                     self.rows.setdefault(shapes[rows.table_id], []).append(rows)
 
     def decode(self, table: str, options: DecodeOptions | None = None) -> RowBatch:
-        """Decode the rows of a table that had one shape."""
+        """Decode the rows of a table that had one shape; dates that do not exist are null."""
         (shape,) = [shape for shape in self.rows if shape.table == table]
-        return decode_rows(shape, self.rows[shape], options)
+        return decode_rows(shape, self.rows[shape], options or DecodeOptions(BadDates.NULL))
 
 
 class SourceServer:
     """A server with a binary log, and a database for one test."""
 
     def __init__(self, url: str, data: Path, database: str) -> None:
-        self.url = url
+        self.address = Address.from_url(url)
         parsed = make_url(url)
         assert parsed.host is not None
         assert parsed.port is not None

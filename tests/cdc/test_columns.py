@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.cdc.columns import (
+    BadDates,
     Charset,
+    DateRule,
     LogBytes,
     binary_column,
     date_column,
@@ -32,6 +34,8 @@ from headwater.cdc.columns import (
 from headwater.cdc.columns.decimals import digit_groups
 from headwater.storage.errors import CorruptData, Invalid
 
+FAIL = DateRule("d")
+NULL = DateRule("d", BadDates.NULL)
 UTF8 = Charset("utf8mb4", "utf-8")
 CONTEXT = Context(prec=80)
 
@@ -108,7 +112,7 @@ def test_dates(values: list[date | None]) -> None:
     log, offsets, nulls, _ = laid_out(
         values, lambda x: (x.year << 9 | x.month << 5 | x.day).to_bytes(3, "little")
     )
-    assert date_column(log, offsets, nulls, "fail").to_pylist() == values
+    assert date_column(log, offsets, nulls, FAIL).to_pylist() == values
 
 
 def packed_fraction(micros: int, digits: int) -> bytes:
@@ -130,14 +134,14 @@ def test_datetimes_and_timestamps(values: list[datetime | None], digits: int) ->
         return (seconds + 0x8000000000).to_bytes(5, "big") + packed_fraction(x.microsecond, digits)
 
     log, offsets, nulls, _ = laid_out(values, packed)
-    assert datetime_column(log, offsets, nulls, digits, "fail").to_pylist() == values
+    assert datetime_column(log, offsets, nulls, digits, FAIL).to_pylist() == values
 
     instants = [x and x.replace(year=1971 + x.year % 100, day=1, tzinfo=UTC) for x in values]
     log, offsets, nulls, _ = laid_out(
         instants,
         lambda x: int(x.timestamp()).to_bytes(4, "big") + packed_fraction(x.microsecond, digits),
     )
-    column = timestamp_column(log, offsets, nulls, digits, "fail")
+    column = timestamp_column(log, offsets, nulls, digits, FAIL)
     assert column.type == pa.timestamp("us", "UTC")
     assert column.to_pylist() == instants
 
@@ -173,6 +177,7 @@ def test_years_keep_zero() -> None:
 
 
 IMPOSSIBLE = [(0, 0, 0), (2026, 0, 10), (2026, 2, 29), (2026, 4, 31), (2026, 13, 1), (1900, 2, 29)]
+IMPOSSIBLE += [(0, 5, 1)]
 
 
 @pytest.mark.parametrize(("year", "month", "day"), IMPOSSIBLE)
@@ -180,9 +185,9 @@ def test_dates_that_do_not_exist_are_null_or_an_error(year: int, month: int, day
     packed = (year << 9 | month << 5 | day).to_bytes(3, "little")
     good = (2024 << 9 | 2 << 5 | 29).to_bytes(3, "little")
     log, offsets, nulls, _ = laid_out([good, packed, None], lambda x: x)
-    assert date_column(log, offsets, nulls).to_pylist() == [date(2024, 2, 29), None, None]
-    with pytest.raises(Invalid, match=f"1 dates such as {year:04}-{month:02}-{day:02}"):
-        date_column(log, offsets, nulls, "fail")
+    assert date_column(log, offsets, nulls, NULL).to_pylist() == [date(2024, 2, 29), None, None]
+    with pytest.raises(Invalid, match=f"column 'd' has the value '{year:04}-{month:02}-{day:02}'"):
+        date_column(log, offsets, nulls, FAIL)
 
 
 @given(st.lists(st.none() | st.binary(max_size=40)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.mysql import EventType, parse_query
 from headwater.cdc.mysql.charsets import charset_of_collation
+from headwater.cdc.mysql.compression import inflate_value
 from headwater.storage.errors import CorruptData, Unsupported
 
 
@@ -115,6 +117,19 @@ def test_binary_json_equals_what_select_returns(mysql: SourceServer) -> None:
     expected = dict(mysql.select("SELECT id, j FROM t"))
     decoded = dict(zip(batch.rows["id"].to_pylist(), batch.rows["j"].to_pylist(), strict=True))
     assert {number: decoded[number] for number in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (b"\x91\x01a", "a value of column 'v': compression header 0x91 is unknown"),
+        (b"\x89\x05abcde", "a value of column 'v': Error"),
+        (b"\x81\x09" + zlib.compress(b"four"), "a value of column 'v': expected 9 bytes, got 4"),
+    ],
+)
+def test_a_compressed_value_that_cannot_be_read(value: bytes, error: str) -> None:
+    with pytest.raises((CorruptData, Unsupported), match=error):
+        inflate_value(value, "v")
 
 
 NO_CODEC = {"armscii8", "eucjpms", "geostd8", "keybcs2"}

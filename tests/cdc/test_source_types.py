@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.cdc.source_logs import SourceServer
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql import ColumnShape, ColumnType, DecodeOptions, RowBatch
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.kinds import KIND_NAMES
@@ -259,8 +260,8 @@ def test_zero_dates_can_be_an_error(source: SourceServer) -> None:
     source.run("INSERT INTO t VALUES (1, '2026-01-02'), (2, '0000-00-00')")
     contents = source.read_log()
     assert contents.decode("t").rows["d"].null_count == 1
-    with pytest.raises(Invalid, match="cannot decode 1 dates such as 0000-00-00"):
-        contents.decode("t", DecodeOptions(zero_dates="fail"))
+    with pytest.raises(Invalid, match="column 'd' has the value '0000-00-00'"):
+        contents.decode("t", DecodeOptions(BadDates.FAIL))
 
 
 def test_a_table_without_a_key_and_with_a_key_of_several_columns(source: SourceServer) -> None:

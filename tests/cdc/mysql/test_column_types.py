@@ -62,7 +62,8 @@ def test_types_of_the_lake(text: str, wanted: str) -> None:
     assert str(lake_type(source, nullable=True)) == wanted
     assert str(lake_type(source, nullable=False)) == f"{wanted} NOT NULL"
     assert str(lake_type(source, nullable=False, mapping=[TypeMapping.TO_NULLABLE])) == wanted
-    assert str(lake_type(source, nullable=True, mapping=[TypeMapping.TO_STRING])) == "STRING"
+    if source.name != "point":
+        assert str(lake_type(source, nullable=True, mapping=[TypeMapping.TO_STRING])) == "STRING"
 
 
 def test_a_set_is_an_array() -> None:
@@ -98,3 +99,15 @@ def test_bad_types_and_choices_are_rejected_by_name() -> None:
 def test_values_of_an_enum_are_read_as_they_were_written(values: list[str]) -> None:
     quoted = ",".join("'" + value.replace("'", "''") + "'" for value in values)
     assert parse_source_type(f"enum({quoted})") == SourceType("enum", tuple(values))
+
+
+@pytest.mark.parametrize("text", ["point", "geometrycollection", "vector(3)"])
+def test_types_without_a_text_are_rejected_by_name(text: str) -> None:
+    source = parse_source_type(text)
+    with pytest.raises(Unsupported, match=f"column type '{source.name}'"):
+        lake_type(source, nullable=True, mapping=[TypeMapping.TO_STRING])
+
+
+def test_a_compressed_column_has_the_type_without_the_compression() -> None:
+    source = parse_source_type("varchar(100) /*M!100301 COMPRESSED*/")
+    assert source == SourceType("varchar", ("100",))

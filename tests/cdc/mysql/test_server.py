@@ -88,6 +88,7 @@ def test_tables_as_the_information_schema_has_them(administrator: MySQLServer) -
         "NOT NULL DEFAULT 'x' COMMENT 'it''s', c DECIMAL(5,2), d INT AS (id + 1) STORED, "
         "PRIMARY KEY (`a b`, id)) COMMENT 'all orders'",
         "CREATE TABLE shop.keyless (id INT)",
+        "CREATE TABLE shop.armenian (id INT PRIMARY KEY, a TEXT CHARACTER SET armscii8)",
         "CREATE TABLE shop.versioned (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
         "CREATE SEQUENCE shop.numbers",
         "CREATE VIEW shop.seen AS SELECT 1",
@@ -113,6 +114,7 @@ def test_tables_as_the_information_schema_has_them(administrator: MySQLServer) -
     problems = {str(finding.table): finding.problem for finding in tables.findings}
     assert problems["shop.keyless"] == "it has no primary key"
     assert "system-versioned" in problems["shop.versioned"]
+    assert problems["shop.armenian"] == "its character set armscii8 is not supported"
     assert problems["shop.numbers"] == "it is a sequence"
     only = read_tables(administrator, [TableName("shop", "keyless")])
     assert (only.followed, len(only.findings)) == ([], 1)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from tests.cdc.source_logs import SourceServer
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.key_ranges import KeyRange, read_range
-from headwater.cdc.mysql.server import Address, MySQLServer
-from headwater.cdc.mysql.text_values import BadDates
+from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -33,7 +33,7 @@ class Origin:
     """
 
     def __init__(self, server: SourceServer) -> None:
-        self.address = Address.from_url(server.url)
+        self.address = server.address
         self.database = server.database
         self.server = MySQLServer(self.address)
         self.run(f"CREATE DATABASE IF NOT EXISTS `{self.database}`", f"USE `{self.database}`")

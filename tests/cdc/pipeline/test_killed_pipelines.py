@@ -18,7 +18,9 @@ def changes(numbers: random.Random) -> list[str]:
         table, key = f"t{numbers.randrange(TABLES)}", numbers.randrange(400)
         kind = numbers.random()
         if kind < 0.4:
-            statements.append(f"REPLACE INTO {table} VALUES ({key}, {numbers.randrange(99)}, 'new')")
+            statements.append(
+                f"REPLACE INTO {table} VALUES ({key}, {numbers.randrange(99)}, 'new')"
+            )
         elif kind < 0.7:
             statements.append(f"UPDATE {table} SET v = v + 1 WHERE id BETWEEN {key} AND {key + 5}")
         elif kind < 0.85:

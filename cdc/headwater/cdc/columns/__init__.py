@@ -4,6 +4,7 @@ Every function takes the bytes, the offset of each row's value, and which rows a
 them loops over rows in Python, and none of them depends on a source's protocol.
 """
 
+from headwater.cdc.columns.bad_dates import BadDates, DateRule, bad_date
 from headwater.cdc.columns.decimals import decimal_column
 from headwater.cdc.columns.gather import (
     LogBytes,
@@ -18,30 +19,40 @@ from headwater.cdc.columns.gather import (
 )
 from headwater.cdc.columns.temporal import (
     date_column,
+    date_text_column,
     datetime_column,
+    datetime_text_column,
     time_column,
     timestamp_column,
+    timestamp_text_column,
     year_column,
 )
 from headwater.cdc.columns.text import (
     Charset,
     binary_column,
     binary_views,
+    decode_text,
     fixed_binary_column,
     text_column,
 )
 
 __all__ = [
+    "BadDates",
     "Charset",
+    "DateRule",
     "LogBytes",
     "Nulls",
     "Offsets",
+    "bad_date",
     "binary_column",
     "binary_views",
     "bit_flags",
     "date_column",
+    "date_text_column",
     "datetime_column",
+    "datetime_text_column",
     "decimal_column",
+    "decode_text",
     "fixed_binary_column",
     "float_column",
     "integer_column",
@@ -50,6 +61,7 @@ __all__ = [
     "text_column",
     "time_column",
     "timestamp_column",
+    "timestamp_text_column",
     "unsigned_integers",
     "year_column",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.cdc.columns.bad_dates import DateRule, is_bad_date
 from headwater.cdc.columns.gather import (
     LogBytes,
     Nulls,
@@ -16,34 +17,81 @@ from headwater.cdc.columns.gather import (
     signed_integers,
     unsigned_integers,
 )
-from headwater.storage.errors import Invalid
+from headwater.cdc.columns.value_text import (
+    Characters,
+    clock_characters,
+    digit_characters,
+    join_characters,
+    text_array,
+)
 
-ZeroDates: TypeAlias = Literal["null", "fail"]
-"""What becomes of a date that does not exist, such as 0000-00-00 or 2026-02-31."""
+Numbers = npt.NDArray[np.int64]
 
 _MICROS = 1_000_000
-_DAYS_IN_MONTH = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0])
+_DAY_SECONDS = 86_400
 
 
-def date_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, zero_dates: ZeroDates = "null"
-) -> pa.Array:
+class _Fields(NamedTuple):
+    """The parts of dates, and of times of day."""
+
+    year: Numbers
+    month: Numbers
+    day: Numbers
+    second: Numbers | None = None
+    micros: Numbers | None = None
+
+    def row(self, index: int) -> _Fields:
+        year, month, day, second, micros = (
+            _NOTHING if part is None else part[index : index + 1] for part in self
+        )
+        if self.second is None:
+            return _Fields(year, month, day)
+        return _Fields(year, month, day, second, micros)
+
+    def characters(self, digits: int) -> Characters:
+        """The text ``YYYY-MM-DD``, with a time of day ``HH:MM:SS.ffffff``."""
+        parts: list[Characters | str] = [
+            digit_characters(self.year, 4),
+            "-",
+            digit_characters(self.month, 2),
+            "-",
+            digit_characters(self.day, 2),
+        ]
+        if self.second is not None and self.micros is not None:
+            hours = digit_characters(self.second // 3600, 2)
+            parts += [" ", hours, *clock_characters(self.second, self.micros, digits)]
+        return join_characters(parts, len(self.year))
+
+    def text(self, digits: int, nulls: Nulls) -> pa.Array:
+        return text_array(self.characters(digits), nulls)
+
+    def nulls(self, nulls: Nulls, rule: DateRule, digits: int) -> Nulls:
+        """Which rows are null under a rule for bad dates."""
+        is_bad = is_bad_date(self.year, self.month, self.day)
+        return rule.apply(is_bad, nulls, lambda row: _shown(self.row(row), digits))
+
+
+def date_column(log: LogBytes, offsets: Offsets, nulls: Nulls, rule: DateRule) -> pa.Array:
     """Gather dates of three bytes: year in 15 bits, month in 4, day in 5.
 
     Returns:
         An array of ``date32``.
 
     Raises:
-        Invalid: `zero_dates` is ``fail``, and a date does not exist.
+        Invalid: The rule rejects a date.
     """
-    packed = signed_integers(log, offsets, 3)
-    year, month, day = packed >> 9, (packed >> 5) & 15, packed & 31
-    nulls = _without_impossible(year, month, day, nulls, zero_dates)
-    return primitive_array(_days(year, month, day).astype(np.int32), pa.date32(), nulls)
+    fields = _date_fields(log, offsets)
+    nulls = fields.nulls(nulls, rule, 0)
+    return primitive_array(_days(fields).astype(np.int32), pa.date32(), nulls)
+
+
+def date_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
+    """Gather dates as `date_column`, as the ``string`` that the source shows."""
+    return _date_fields(log, offsets).text(0, nulls)
 
 
 def datetime_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, zero_dates: ZeroDates = "null"
+    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, rule: DateRule
 ) -> pa.Array:
     """Gather date-times without a time zone: five bytes, then `digits` of a second.
 
@@ -51,19 +99,23 @@ def datetime_column(
         An array of ``timestamp[us]``.
 
     Raises:
-        Invalid: `zero_dates` is ``fail``, and a date does not exist.
+        Invalid: The rule rejects a date.
     """
-    packed = unsigned_integers(log, offsets, 5, "big").view(np.int64) - 0x8000000000
-    months, day = packed >> 22, (packed >> 17) & 31
-    year, month = months // 13, months % 13
-    nulls = _without_impossible(year, month, day, nulls, zero_dates)
-    seconds = _days(year, month, day) * 86_400 + _seconds_of_day(packed & 0x1FFFF)
-    micros = seconds * _MICROS + _fraction(log, offsets + 5, digits)
-    return primitive_array(micros, pa.timestamp("us"), nulls)
+    fields = _datetime_fields(log, offsets, digits)
+    nulls = fields.nulls(nulls, rule, digits)
+    assert fields.second is not None
+    assert fields.micros is not None
+    seconds = _days(fields) * _DAY_SECONDS + fields.second
+    return primitive_array(seconds * _MICROS + fields.micros, pa.timestamp("us"), nulls)
+
+
+def datetime_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
+    """Gather date-times as `datetime_column`, as the ``string`` that the source shows."""
+    return _datetime_fields(log, offsets, digits).text(digits, nulls)
 
 
 def timestamp_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, zero_dates: ZeroDates = "null"
+    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, rule: DateRule
 ) -> pa.Array:
     """Gather instants: four bytes of seconds since 1970, then `digits` of a second.
 
@@ -73,12 +125,28 @@ def timestamp_column(
         An array of ``timestamp[us, UTC]``.
 
     Raises:
-        Invalid: `zero_dates` is ``fail``, and a value is zero.
+        Invalid: The rule rejects a date, and a value is zero.
     """
-    seconds = unsigned_integers(log, offsets, 4, "big").view(np.int64)
-    micros = seconds * _MICROS + _fraction(log, offsets + 4, digits)
-    nulls = _with_nulls(micros == 0, nulls, zero_dates, lambda _: "0000-00-00 00:00:00")
+    micros = _instants(log, offsets, digits)
+    nulls = rule.apply(micros == 0, nulls, lambda _: _shown(_ZERO, digits))
     return primitive_array(micros, pa.timestamp("us", "UTC"), nulls)
+
+
+def timestamp_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
+    """Gather instants as `timestamp_column`, as the ``string`` that the source shows in UTC."""
+    micros = _instants(log, offsets, digits)
+    days = (micros // (_DAY_SECONDS * _MICROS)).view("datetime64[D]")
+    months = days.astype("datetime64[M]")
+    fields = _Fields(
+        months.astype("datetime64[Y]").view(np.int64) + 1970,
+        months.view(np.int64) % 12 + 1,
+        (days - months).view(np.int64) + 1,
+        micros // _MICROS % _DAY_SECONDS,
+        micros % _MICROS,
+    )
+    characters = fields.characters(digits)
+    characters[micros == 0] = _ZERO.characters(digits)
+    return text_array(characters, nulls)
 
 
 def time_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
@@ -87,7 +155,7 @@ def time_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> p
     Returns:
         An array of ``duration[us]``, as a time may be negative or longer than a day.
     """
-    width = _fraction_bytes(digits)
+    width = packed_fraction_width(digits)
     packed = unsigned_integers(log, offsets, 3 + width, "big").view(np.int64)
     packed = packed - (0x800000 << (8 * width))
     magnitude = np.abs(packed)
@@ -109,72 +177,59 @@ def year_column(log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
 
 def packed_fraction_width(digits: int) -> int:
     """How many bytes `digits` of a second take."""
-    return _fraction_bytes(digits)
-
-
-def _fraction_bytes(digits: int) -> int:
     return (digits + 1) // 2
 
 
-def _fraction(log: LogBytes, offsets: Offsets, digits: int) -> npt.NDArray[np.int64] | int:
-    """The fraction of a second, in µs."""
-    width = _fraction_bytes(digits)
-    if width == 0:
-        return 0
-    numbers: npt.NDArray[np.int64] = unsigned_integers(log, offsets, width, "big").view(np.int64)
-    micros: npt.NDArray[np.int64] = numbers * 10 ** (6 - 2 * width)
-    return micros
+_NOTHING = np.zeros(1, np.int64)
+_ZERO = _Fields(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
-def _seconds_of_day(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Seconds of an hour (all upper bits), a minute and a second (6 bits each)."""
-    seconds: npt.NDArray[np.int64] = (
-        (packed >> 12) * 3600 + ((packed >> 6) & 63) * 60 + (packed & 63)
+def _shown(fields: _Fields, digits: int) -> str:
+    return bytes(fields.characters(digits)).decode()
+
+
+def _date_fields(log: LogBytes, offsets: Offsets) -> _Fields:
+    packed = signed_integers(log, offsets, 3)
+    return _Fields(packed >> 9, (packed >> 5) & 15, packed & 31)
+
+
+def _datetime_fields(log: LogBytes, offsets: Offsets, digits: int) -> _Fields:
+    packed = unsigned_integers(log, offsets, 5, "big").view(np.int64) - 0x8000000000
+    months = packed >> 22
+    return _Fields(
+        months // 13,
+        months % 13,
+        (packed >> 17) & 31,
+        _seconds_of_day(packed & 0x1FFFF),
+        _fraction(log, offsets + 5, digits),
     )
+
+
+def _instants(log: LogBytes, offsets: Offsets, digits: int) -> Numbers:
+    seconds = unsigned_integers(log, offsets, 4, "big").view(np.int64)
+    return seconds * _MICROS + _fraction(log, offsets + 4, digits)
+
+
+def _fraction(log: LogBytes, offsets: Offsets, digits: int) -> Numbers:
+    """The fraction of a second, in µs."""
+    width = packed_fraction_width(digits)
+    if width == 0:
+        return np.zeros(len(offsets), np.int64)
+    numbers: Numbers = unsigned_integers(log, offsets, width, "big").view(np.int64)
+    numbers *= 10 ** (6 - 2 * width)
+    return numbers
+
+
+def _seconds_of_day(packed: Numbers) -> Numbers:
+    """Seconds of an hour (all upper bits), a minute and a second (6 bits each)."""
+    seconds: Numbers = (packed >> 12) * 3600 + ((packed >> 6) & 63) * 60 + (packed & 63)
     return seconds
 
 
-def _days(
-    year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _days(date: _Fields) -> Numbers:
     """Days since 1970-01-01 in the proleptic Gregorian calendar."""
-    early = month <= 2
-    year = year - early
+    early = date.month <= 2
+    year = date.year - early
     century = year // 100
-    day_of_year = (153 * (month + np.where(early, 9, -3)) + 2) // 5 + day - 1
+    day_of_year = (153 * (date.month + np.where(early, 9, -3)) + 2) // 5 + date.day - 1
     return year * 365 + year // 4 - century + century // 4 + day_of_year - 719_468
-
-
-def _without_impossible(
-    year: npt.NDArray[np.int64],
-    month: npt.NDArray[np.int64],
-    day: npt.NDArray[np.int64],
-    nulls: Nulls,
-    zero_dates: ZeroDates,
-) -> Nulls:
-    impossible = (day == 0) | (day > _DAYS_IN_MONTH[month & 15])
-    suspect = (month == 2) & (day == 29)
-    if suspect.any():
-        leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-        impossible |= suspect & ~leap
-
-    def describe(row: int) -> str:
-        return f"{year[row]:04}-{month[row]:02}-{day[row]:02}"
-
-    return _with_nulls(impossible, nulls, zero_dates, describe)
-
-
-def _with_nulls(
-    impossible: npt.NDArray[np.bool_], nulls: Nulls, zero_dates: ZeroDates, describe: Any
-) -> Nulls:
-    if nulls is not None:
-        impossible = impossible & ~nulls
-    if not impossible.any():
-        return nulls
-    if zero_dates == "fail":
-        rows = np.flatnonzero(impossible)
-        raise Invalid(
-            f"cannot decode {len(rows)} dates such as {describe(int(rows[0]))}: they do not exist; "
-            "read them as null with zero_dates='null', or correct them in the source"
-        )
-    return impossible if nulls is None else nulls | impossible

@@ -129,11 +129,19 @@ def text_column(
     Raises:
         CorruptData: A value is not of this charset.
     """
-    views = binary_views(log, offsets, lengths, nulls)
+    return decode_text(binary_views(log, offsets, lengths, nulls), charset)
+
+
+def decode_text(values: pa.Array, charset: Charset) -> pa.Array:
+    """Decode ``binary`` or ``binary_view`` values to ``string``.
+
+    Raises:
+        CorruptData: A value is not of this charset.
+    """
     if not charset.is_utf8:
-        return transcode(views.cast(pa.binary()), charset)
+        return transcode(values.cast(pa.binary()), charset)
     try:
-        return views.cast(pa.string())
+        return values.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise CorruptData(
             f"cannot decode text as {charset.name}: a value is not valid UTF-8; correct it in the "

@@ -13,6 +13,7 @@ from headwater.cdc.mysql.events import (
     parse_rotation,
     read_log_file,
 )
+from headwater.cdc.mysql.log_values import log_values
 from headwater.cdc.mysql.rows import RowBatch, RowsEvent, decode_rows, is_rows_event, parse_rows
 from headwater.cdc.mysql.table_map import (
     ColumnShape,
@@ -41,6 +42,7 @@ __all__ = [
     "decode_rows",
     "expand",
     "is_rows_event",
+    "log_values",
     "parse_format_description",
     "parse_query",
     "parse_rotation",

@@ -154,6 +154,20 @@ def charset_of_collation(collation: int | None) -> Charset:
     return Charset(name, codec, unit, is_ascii, table, _REPLACEMENTS.get(name))
 
 
+def check_collation(name: str) -> None:
+    """Check that text of a collation can be decoded.
+
+    Args:
+        name: The collation's name, which begins with that of its character set.
+
+    Raises:
+        Unsupported: There is no codec for its character set.
+    """
+    charset = name.partition("_")[0]
+    if charset in _COLLATIONS and charset not in _CODECS and charset != "binary":
+        raise Unsupported(f"its character set {charset} is not supported; convert it to utf8mb4")
+
+
 def _charset_name(collation: int) -> str | None:
     if collation >= _UCA_1400_BASE:
         index = (collation - _UCA_1400_BASE) // 256

@@ -15,17 +15,26 @@ from enum import StrEnum
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import ArrayType, DataType, parse_type
 
-__all__ = ["SourceType", "TypeMapping", "lake_type", "parse_source_type", "parse_type_mapping"]
+__all__ = [
+    "GEOMETRIES",
+    "SourceType",
+    "TypeMapping",
+    "lake_type",
+    "parse_source_type",
+    "parse_type_mapping",
+]
 
 _MAX_DECIMAL_DIGITS = 38
 # Digits of a second of the lake's TIME, which has milliseconds.
 _MAX_TIME_DIGITS = 3
 _TYPE = re.compile(r"([a-z][a-z0-9_]*(?: precision)?)\s*(?:\((.*)\))?\s*([a-z ]*)", re.DOTALL)
+# MariaDB's words for a compressed column: /*M!100301 COMPRESSED*/.
+_COMMENT = re.compile(r"\s*/\*[^']*\*/$")
 _ARGUMENT = re.compile(r"'((?:[^']|'')*)'|([0-9]+)")
 _TEXT = frozenset({"tinytext", "text", "mediumtext", "longtext", "enum", "json"})
 _BYTES = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
 _ADDRESSES = frozenset({"uuid", "inet4", "inet6"})
-_GEOMETRIES = frozenset(
+GEOMETRIES = frozenset(
     {
         "geometry",
         "point",
@@ -92,7 +101,7 @@ class SourceType:
 
 def parse_source_type(text: str) -> SourceType:
     """Read a type such as ``decimal(12,2) unsigned`` or ``enum('a','it''s')``; Invalid."""
-    match = _TYPE.fullmatch(text.strip())
+    match = _TYPE.fullmatch(_COMMENT.sub("", text.strip()))
     if match is None:
         raise Invalid(f"column type {text!r} is malformed; expected one such as 'int(10) unsigned'")
     name, inside, attributes = match.groups()
@@ -131,12 +140,23 @@ def lake_type(
     """
     nullable = nullable or TypeMapping.TO_NULLABLE in mapping
     if TypeMapping.TO_STRING in mapping:
-        type_ = parse_type("STRING")
+        type_ = _text_type(source, mapping)
     elif source.name == "set":
         type_ = ArrayType(parse_type("STRING"))
     else:
         type_ = parse_type(_atomic_type(source, mapping))
     return type_ if nullable else replace(type_, nullable=False)
+
+
+def _text_type(source: SourceType, mapping: Collection[TypeMapping]) -> DataType:
+    if source.name in GEOMETRIES:
+        raise Unsupported(
+            f"column type '{source.name}' does not become text; leave the column's table out, or "
+            f"choose a type_mapping without {TypeMapping.TO_STRING.value}"
+        )
+    if source.name != "set":
+        _atomic_type(source, mapping)  # a type whose values are not read is rejected
+    return parse_type("STRING")
 
 
 def _atomic_type(source: SourceType, mapping: Collection[TypeMapping]) -> str:
@@ -151,7 +171,7 @@ def _atomic_type(source: SourceType, mapping: Collection[TypeMapping]) -> str:
         return _NUMBERS[name, source.is_unsigned]
     if name in _TEXT | _ADDRESSES:
         return "STRING"
-    if name in _BYTES | _GEOMETRIES:
+    if name in _BYTES | GEOMETRIES:
         return "BYTES"
     return _sized_type(source, length or 0, mapping)
 

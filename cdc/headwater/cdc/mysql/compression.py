@@ -1,7 +1,7 @@
-"""Compressed events: MySQL's compressed transactions, and MariaDB's compressed statements and rows.
+"""Compressed events and values.
 
-The events inside are the same as without compression, so everything else reads what comes from
-`expand`.
+MySQL compresses transactions, MariaDB statements, rows and the values of some columns. The events
+inside are the same as without compression, so everything else reads what comes from `expand`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from headwater.storage.errors import CorruptData, Unsupported
 # Fields of a TRANSACTION_PAYLOAD event, and its compression types.
 _END_OF_FIELDS, _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = range(4)
 _ZSTD, _NO_COMPRESSION = 0, 255
+# The first byte of a value of MariaDB: not compressed, or zlib with these bits.
+_NOT_COMPRESSED, _ZLIB, _RAW_DEFLATE, _SIZE_BYTES = 0x00, 0x80, 0x08, 0x07
 
 _MARIADB_TYPES: Mapping[int, EventType] = MappingProxyType(
     {
@@ -31,6 +33,26 @@ _MARIADB_TYPES: Mapping[int, EventType] = MappingProxyType(
     }
 )
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
+
+
+def inflate_value(value: bytes, column: str) -> bytes:
+    """Read a value of a column that MariaDB compresses (``field_comp.cc``).
+
+    Args:
+        value: The value in the log; it is not empty.
+        column: The column's name.
+
+    Raises:
+        CorruptData: The compressed bytes cannot be read.
+        Unsupported: The compression is unknown.
+    """
+    if value[0] == _NOT_COMPRESSED:
+        return value[1:]
+    return _inflate(
+        memoryview(value),
+        f"a value of column '{column}'",
+        "MODIFY the column without COMPRESSED",
+    )
 
 
 def expand(event: Event) -> Iterator[Event]:
@@ -103,25 +125,29 @@ def _rows_start(event: Event, type_: EventType) -> int:
     return start + bitmaps * ((column_count + 7) // 8)
 
 
-def _inflate(data: memoryview) -> bytes:
-    """Read MariaDB's compressed bytes: a header, the size in 1 to 4 bytes, and a zlib stream."""
+def _inflate(
+    data: memoryview,
+    name: str = "a compressed event",
+    remedy: str = "set the source's log_bin_compress to OFF",
+) -> bytes:
+    """Read MariaDB's compressed bytes: a header, the size in 1 to 4 bytes, and a deflate stream."""
     header = data[0] if len(data) else 0
-    if not header & 0x80 or header & 0x70:
+    if header & ~(_RAW_DEFLATE | _SIZE_BYTES) != _ZLIB:
         raise Unsupported(
-            f"cannot read a compressed event: compression header {header:#04x} is unknown; set the "
-            "source's log_bin_compress to OFF"
+            f"cannot read {name}: compression header {header:#04x} is unknown; {remedy}"
         )
-    start = 1 + (header & 0x07)
+    start = 1 + (header & _SIZE_BYTES)
     size = int.from_bytes(data[1:start], "big")
+    window = -zlib.MAX_WBITS if header & _RAW_DEFLATE else zlib.MAX_WBITS
     try:
-        inflated = zlib.decompress(data[start:], bufsize=size)
+        inflated = zlib.decompress(data[start:], window, bufsize=size)
     except zlib.error as error:
         raise CorruptData(
-            f"cannot read a compressed event: {error}; read the log again from its source"
+            f"cannot read {name}: {error}; read the log again from its source"
         ) from error
     if len(inflated) != size:
         raise CorruptData(
-            f"cannot read a compressed event: expected {size} bytes, got {len(inflated)}; read the "
-            "log again from its source"
+            f"cannot read {name}: expected {size} bytes, got {len(inflated)}; read the log again "
+            "from its source"
         )
     return inflated

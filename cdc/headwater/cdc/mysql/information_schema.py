@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
+from headwater.cdc.mysql.charsets import check_collation
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.storage.errors import Unsupported
@@ -120,6 +121,8 @@ def _problems(name: TableName, kind: str, key: Sequence[str]) -> list[Finding]:
 def _column(row: tuple[object, ...], mapping: Collection[TypeMapping]) -> SourceColumn:
     name, source_type, is_nullable, default, comment, collation, _, expression = row
     text = str(source_type)
+    if collation is not None:
+        check_collation(str(collation))
     return SourceColumn(
         name=str(name),
         source_type=text,

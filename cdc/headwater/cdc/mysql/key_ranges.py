@@ -16,7 +16,7 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.cdc.mysql.result_sets import text_columns
 from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.text_values import BadDates, lake_values
+from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
 
 __all__ = ["KeyRange", "key_ranges", "read_range"]
 
@@ -86,9 +86,9 @@ def read_range(
     """Read the rows of a range.
 
     Args:
-        connection: As for `key_ranges`; its session has the time zone UTC.
+        connection: As for `key_ranges`; its session has the time zone UTC, as `connected` makes it.
         address: The server, for messages.
-        table: The table; its columns are asked for by name.
+        table: The table; its columns are selected by name.
         part: The range.
         bad_dates: What to do with dates that the lake does not have.
 
@@ -100,7 +100,8 @@ def read_range(
         Unavailable: The connection is lost.
     """
     names = [column.name for column in table.columns]
-    statement = f"SELECT {', '.join(map(_quoted, names))} FROM {_named(table)}{_where(table, part)}"
+    expressions = ", ".join(map(select_expression, table.columns))
+    statement = f"SELECT {expressions} FROM {_named(table)}{_where(table, part)}"
     for batch in text_columns(connection, address, statement):
         arrays = [
             lake_values(text, column, bad_dates)
@@ -113,7 +114,7 @@ def _bound(
     connection: Connection, address: Address, table: SourceTable, part: KeyRange, rows: int
 ) -> Bound | None:
     key = _key(table)
-    names = ", ".join(_quoted(column.name) for column in key)
+    names = ", ".join(quoted(column.name) for column in key)
     statement = (
         f"SELECT {names} FROM {_named(table)}{_where(table, part)} "
         f"ORDER BY {names} LIMIT 1 OFFSET {rows - 1}"
@@ -125,7 +126,7 @@ def _bound(
 
 
 def _where(table: SourceTable, part: KeyRange) -> str:
-    key = [_quoted(name) for name in table.primary_key]
+    key = [quoted(name) for name in table.primary_key]
     conditions: list[str] = []
     if part.after is not None:
         conditions.append(_compared(key, part.after, ">", is_with_equal=False))
@@ -160,8 +161,4 @@ def _literal(column: SourceColumn, value: bytes) -> str:
 
 
 def _named(table: SourceTable) -> str:
-    return f"{_quoted(table.name.database)}.{_quoted(table.name.table)}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"{quoted(table.name.database)}.{quoted(table.name.table)}"

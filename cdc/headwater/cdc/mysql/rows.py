@@ -146,7 +146,7 @@ def decode_rows(
 
     Raises:
         CorruptData: The rows are not of this shape.
-        Invalid: A date does not exist, and `options` rejects it.
+        Invalid: The lake does not have a date, and `options` rejects it.
         Unsupported: A column's character set is not supported.
     """
     options = options or DecodeOptions()
@@ -167,7 +167,7 @@ def decode_rows(
         for slab in _slabs(events, indexes)
         for piece in _decode_slab(shape, events, slab, images, options)
     ]
-    return _assemble(shape, events, pieces)
+    return _assemble(shape, events, pieces, options)
 
 
 class _Image:
@@ -313,7 +313,7 @@ def _wrong_shape(shape: TableShape, why: str) -> CorruptData:
 def _decode_image(
     log: LogBytes, offsets: Offsets, image: _Image, shape: TableShape, options: DecodeOptions
 ) -> pa.Table:
-    schema = _schema(shape)
+    schema = _schema(shape, options)
     batches = []
     for first in range(0, len(offsets), CHUNK_ROWS):
         rows = offsets[first : first + CHUNK_ROWS]
@@ -329,9 +329,11 @@ def _decode_image(
 
 
 @lru_cache(maxsize=1024)
-def _schema(shape: TableShape) -> pa.Schema:
+def _schema(shape: TableShape, options: DecodeOptions) -> pa.Schema:
     # A NOT NULL column may be null here: in a partial image, and for a date that does not exist.
-    return pa.schema([pa.field(column.name, arrow_type(column)) for column in shape.columns])
+    return pa.schema(
+        [pa.field(column.name, arrow_type(column, options)) for column in shape.columns]
+    )
 
 
 def _decode_columns(
@@ -370,10 +372,14 @@ def _decode_columns(
     return arrays
 
 
-def _assemble(shape: TableShape, events: Sequence[RowsEvent], pieces: list[_Piece]) -> RowBatch:
+def _assemble(
+    shape: TableShape, events: Sequence[RowsEvent], pieces: list[_Piece], options: DecodeOptions
+) -> RowBatch:
     """Put the rows of all layouts into the order of the log."""
     if not pieces:
-        return RowBatch(shape, _schema(shape).empty_table(), pa.array([], pa.int8()), (), None)
+        return RowBatch(
+            shape, _schema(shape, options).empty_table(), pa.array([], pa.int8()), (), None
+        )
     rows = pa.concat_tables(piece.table for piece in pieces)
     row_events = np.concatenate([piece.events for piece in pieces])
     numbers = np.concatenate([piece.numbers for piece in pieces])

@@ -27,8 +27,10 @@ _LOST = frozenset({1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927})
 # No such column or table, or it changed after the snapshot was taken.
 _CHANGED = frozenset({1054, 1146, 1412})
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
-# Instants as they are, and zero dates as they are stored.
-_SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
+# Instants as they are, zero dates as they are stored, and all rows of a query.
+_SESSION = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615"
+)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _MIN_VERSIONS = {"mysql": (8, 4), "mariadb": (10, 11)}
 
@@ -108,7 +110,7 @@ class MySQLServer:
     def __init__(self, address: Address) -> None:
         self.address = address
         with explained(address):
-            self._connection = connected(address, init_command=_SESSION)
+            self._connection = connected(address)
         ((version,),) = self.rows("SELECT VERSION()")
         self.version = str(version)
         is_mariadb = "mariadb" in self.version.lower()
@@ -202,7 +204,8 @@ class MySQLServer:
 
 
 def connected(address: Address, **options: object) -> pymysql.Connection:
-    """A connection to a server; `options` are PyMySQL's."""
+    """A connection to a server, whose session is in UTC; `options` are PyMySQL's."""
+    options.setdefault("init_command", _SESSION)
     return pymysql.connect(
         host=address.host,
         port=address.port,

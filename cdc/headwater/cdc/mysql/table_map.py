@@ -57,11 +57,15 @@ _T = ColumnType
 _NUMERIC = frozenset(
     {_T.TINY, _T.SHORT, _T.INT24, _T.LONG, _T.LONGLONG, _T.NEWDECIMAL, _T.FLOAT, _T.DOUBLE, _T.YEAR}
 )
-_CHARACTER = frozenset({_T.STRING, _T.VAR_STRING, _T.VARCHAR, _T.BLOB, _T.VECTOR})
+_CHARACTER = frozenset(
+    {_T.STRING, _T.VAR_STRING, _T.VARCHAR, _T.BLOB, _T.VECTOR}
+    | {_T.MARIADB_VARCHAR_COMPRESSED, _T.MARIADB_BLOB_COMPRESSED}
+)
+_TWO_BYTES_OF_LENGTH = frozenset({_T.VARCHAR, _T.VAR_STRING, _T.MARIADB_VARCHAR_COMPRESSED})
 _NO_METADATA = frozenset({_T.TINY, _T.SHORT, _T.INT24, _T.LONG, _T.LONGLONG, _T.DATE, _T.YEAR})
 _ONE_BYTE = frozenset(
     {_T.FLOAT, _T.DOUBLE, _T.BLOB, _T.GEOMETRY, _T.JSON, _T.VECTOR}
-    | {_T.TIMESTAMP2, _T.DATETIME2, _T.TIME2}
+    | {_T.TIMESTAMP2, _T.DATETIME2, _T.TIME2, _T.MARIADB_BLOB_COMPRESSED}
 )
 
 
@@ -235,7 +239,7 @@ class _ShapeParser:
             return replace(column, type=type_), 0
         if type_ in _ONE_BYTE:
             return replace(column, type=type_, length=metadata[0]), 1
-        if type_ in (ColumnType.VARCHAR, ColumnType.VAR_STRING):
+        if type_ in _TWO_BYTES_OF_LENGTH:
             return replace(column, type=type_, length=metadata[0] | metadata[1] << 8), 2
         if type_ is ColumnType.NEWDECIMAL:
             return replace(column, type=type_, precision=metadata[0], scale=metadata[1]), 2
@@ -285,7 +289,7 @@ class _ShapeParser:
                 numbers += 1
             if column.type in (ColumnType.ENUM, ColumnType.SET):
                 values = (enums if column.type is ColumnType.ENUM else sets).pop(0)
-                charset = charset_of_collation(column.collation)
+                charset = charset_of_collation(_text_collation(column.collation))
                 column = replace(column, values=tuple(charset.decode(value) for value in values))
             if column.type is ColumnType.GEOMETRY:
                 column = replace(column, geometry_type=geometries.pop(0))
@@ -295,14 +299,21 @@ class _ShapeParser:
         return result
 
 
+_UTF8_COLLATION = 45
 _OLD_TIME = "; ALTER TABLE … FORCE rewrites columns of an old server in the present format"
 _ADVICE: Mapping[int, str] = {
     ColumnType.TIMESTAMP: _OLD_TIME,
     ColumnType.DATETIME: _OLD_TIME,
     ColumnType.TIME: _OLD_TIME,
-    ColumnType.MARIADB_BLOB_COMPRESSED: "; MODIFY it without COMPRESSED",
-    ColumnType.MARIADB_VARCHAR_COMPRESSED: "; MODIFY it without COMPRESSED",
 }
+
+
+def _text_collation(collation: int | None) -> int | None:
+    """The collation of the values of ENUM and SET, which are text in the lake.
+
+    The server returns those of the character set ``binary`` as they are, and the lake's are UTF-8.
+    """
+    return _UTF8_COLLATION if collation == BINARY_COLLATION else collation
 
 
 def _string_type(first: int, second: int) -> tuple[ColumnType, int]:

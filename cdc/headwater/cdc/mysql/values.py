@@ -10,19 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc import columns
-from headwater.cdc.columns import LogBytes, Nulls, Offsets
+from headwater.cdc.columns import BadDates, DateRule, LogBytes, Nulls, Offsets
 from headwater.cdc.columns.decimals import decimal_type, packed_decimal_width
-from headwater.cdc.columns.temporal import ZeroDates, packed_fraction_width
+from headwater.cdc.columns.temporal import packed_fraction_width
+from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.binary_json import json_text
 from headwater.cdc.mysql.charsets import charset_of_collation
+from headwater.cdc.mysql.compression import inflate_value
 from headwater.cdc.mysql.table_map import ColumnShape, ColumnType
 from headwater.storage.errors import CorruptData
+from headwater.storage.types.data_type import to_arrow
 
 _T = ColumnType
 _INTEGER_BYTES = {_T.TINY: 1, _T.SHORT: 2, _T.INT24: 3, _T.LONG: 4, _T.LONGLONG: 8}
 _TIME_BYTES = {_T.TIMESTAMP2: 4, _T.DATETIME2: 5, _T.TIME2: 3}
-_STRINGS = frozenset({_T.VARCHAR, _T.VAR_STRING, _T.STRING})
-_BLOBS = frozenset({_T.BLOB, _T.GEOMETRY, _T.JSON, _T.VECTOR})
+_COMPRESSED = frozenset({_T.MARIADB_VARCHAR_COMPRESSED, _T.MARIADB_BLOB_COMPRESSED})
+_STRINGS = frozenset({_T.VARCHAR, _T.VAR_STRING, _T.STRING, _T.MARIADB_VARCHAR_COMPRESSED})
+_BLOBS = frozenset({_T.BLOB, _T.GEOMETRY, _T.JSON, _T.VECTOR, _T.MARIADB_BLOB_COMPRESSED})
+_TEXT_OR_BYTES = _STRINGS | _COMPRESSED | {_T.BLOB}
+_DATES = frozenset({_T.DATE, _T.DATETIME2, _T.TIMESTAMP2})
 _OTHER_TYPES = {
     _T.DATE: pa.date32(),
     _T.YEAR: pa.int16(),
@@ -44,14 +50,24 @@ class DecodeOptions:
     """How values without an equal in Arrow are decoded.
 
     Args:
-        zero_dates: What becomes of dates that do not exist, such as 0000-00-00: ``null``, or an
-            error (``fail``).
+        bad_dates: What becomes of dates that the lake does not have, such as 0000-00-00.
+        text_dates: Names of the columns whose dates become ``string``, so that each of them is
+            kept as the source shows it.
     """
 
-    zero_dates: ZeroDates = "null"
+    bad_dates: BadDates = BadDates.FAIL
+    text_dates: frozenset[str] = frozenset()
+
+    @staticmethod
+    def for_table(table: SourceTable, bad_dates: BadDates = BadDates.FAIL) -> DecodeOptions:
+        """The options that keep each date of the columns that are text in the lake."""
+        names = (
+            column.name for column in table.columns if pa.types.is_string(to_arrow(column.type))
+        )
+        return DecodeOptions(bad_dates, frozenset(names))
 
 
-def arrow_type(column: ColumnShape) -> pa.DataType:
+def arrow_type(column: ColumnShape, options: DecodeOptions | None = None) -> pa.DataType:
     """The Arrow type that a column is decoded to.
 
     ======================================  ==========================================
@@ -65,7 +81,11 @@ def arrow_type(column: ColumnShape) -> pa.DataType:
     CHAR, VARCHAR, TEXT, ENUM, SET, JSON    ``string``
     BINARY, VARBINARY, BLOB, GEOMETRY       ``binary``
     ======================================  ==========================================
+
+    DATE, DATETIME and TIMESTAMP are ``string`` if the options say so.
     """
+    if options is not None and column.type in _DATES and column.name in options.text_dates:
+        return pa.string()
     if column.type in _INTEGER_BYTES:
         size = max(_INTEGER_BYTES[column.type], 4 if column.type is _T.INT24 else 1)
         return pa.from_numpy_dtype(np.dtype(f"{'u' if column.unsigned else 'i'}{size}"))
@@ -73,7 +93,7 @@ def arrow_type(column: ColumnShape) -> pa.DataType:
         return decimal_type(column.precision, column.scale)
     if column.type is _T.BIT:
         return pa.bool_() if column.length == 1 else pa.binary()
-    if column.type in _STRINGS or column.type is _T.BLOB:
+    if column.type in _TEXT_OR_BYTES:
         return pa.binary() if column.is_binary else pa.string()
     return _OTHER_TYPES[column.type]
 
@@ -113,21 +133,16 @@ def decode_fixed(
     Returns:
         An array of `arrow_type`.
     """
+    if column.type in _DATES:
+        return _dates(column, log, offsets, nulls, options)
     width = fixed_width(column)
-    zero_dates = options.zero_dates
     match column.type:
         case _T.FLOAT | _T.DOUBLE:
             return columns.float_column(log, offsets, nulls, width)
         case _T.NEWDECIMAL:
             return columns.decimal_column(log, offsets, nulls, column.precision, column.scale)
-        case _T.DATE:
-            return columns.date_column(log, offsets, nulls, zero_dates)
         case _T.YEAR:
             return columns.year_column(log, offsets, nulls)
-        case _T.DATETIME2:
-            return columns.datetime_column(log, offsets, nulls, column.length, zero_dates)
-        case _T.TIMESTAMP2:
-            return columns.timestamp_column(log, offsets, nulls, column.length, zero_dates)
         case _T.TIME2:
             return columns.time_column(log, offsets, nulls, column.length)
         case _T.BIT:
@@ -160,12 +175,33 @@ def decode_variable(
     """
     if column.type is _T.JSON:
         return _json(columns.binary_column(log, offsets, nulls, lengths))
+    if column.type in _COMPRESSED:
+        return _inflated(column, columns.binary_column(log, offsets, nulls, lengths))
     if column.type is _T.STRING and column.is_binary:
         return columns.fixed_binary_column(log, offsets, nulls, lengths, column.length)
     if arrow_type(column) == pa.binary():
         return columns.binary_column(log, offsets, nulls, lengths)
     charset = charset_of_collation(column.collation)
     return columns.text_column(log, offsets, nulls, lengths, charset)
+
+
+def _dates(
+    column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls, options: DecodeOptions
+) -> pa.Array:
+    is_text = column.name in options.text_dates
+    rule = DateRule(column.name, options.bad_dates)
+    match column.type:
+        case _T.DATE if is_text:
+            return columns.date_text_column(log, offsets, nulls)
+        case _T.DATE:
+            return columns.date_column(log, offsets, nulls, rule)
+        case _T.DATETIME2 if is_text:
+            return columns.datetime_text_column(log, offsets, nulls, column.length)
+        case _T.DATETIME2:
+            return columns.datetime_column(log, offsets, nulls, column.length, rule)
+    if is_text:
+        return columns.timestamp_text_column(log, offsets, nulls, column.length)
+    return columns.timestamp_column(log, offsets, nulls, column.length, rule)
 
 
 def _bits(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
@@ -208,11 +244,22 @@ def _set(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> 
         pc.if_else(pa.array((distinct >> np.uint64(bit)) & np.uint64(1) == 1), name, None)
         for bit, name in enumerate(column.values)
     ]
-    # Arrow drops rows that have nulls only, so each begins with an empty string and a comma.
+    # Arrow drops rows that have nulls only, so each begins with an empty string and a comma. The
+    # server, too, writes no comma after names that are empty, if no other is before them.
     first = pa.array([""] * len(distinct), pa.string())
     joined = pc.binary_join_element_wise(first, *names, ",", null_handling="skip")
-    texts = pc.utf8_slice_codeunits(joined, 1)
+    texts = pc.utf8_ltrim(joined, ",")
     return texts.take(columns.primitive_array(index.astype(np.int32), pa.int32(), nulls))
+
+
+def _inflated(column: ColumnShape, values: pa.Array) -> pa.Array:
+    """Values of a compressed column of MariaDB. Each is a stream of its own."""
+    inflated = pa.array(
+        [value and inflate_value(value, column.name) for value in values.to_pylist()], pa.binary()
+    )
+    if column.is_binary:
+        return inflated
+    return columns.decode_text(inflated, charset_of_collation(column.collation))
 
 
 def _json(values: pa.Array) -> pa.Array:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql import DecodeOptions, RowBatch, RowsEvent, decode_rows
 from headwater.cdc.mysql.log_values import log_values
-from headwater.cdc.mysql.text_values import BadDates
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.storage.errors import Conflict, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -23,7 +23,7 @@ from headwater.storage.types.data_type import to_arrow
 __all__ = ["LogRows", "RowsWithoutKeyError", "row_schema", "with_kind"]
 
 # Bytes of the log that are decoded at once.
-_DECODED_BYTES = 16 << 20
+_DECODED_BYTES = 8 << 20
 
 
 class RowsWithoutKeyError(Conflict):
@@ -95,7 +95,7 @@ class LogRows:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
         """
         schema = row_schema(self.table)
-        options = DecodeOptions(zero_dates="null" if self.bad_dates is BadDates.NULL else "fail")
+        options = DecodeOptions.for_table(self.table, self.bad_dates)
         for run in self.runs:
             for events in _slices(run.events):
                 decoded = decode_rows(run.shape, events, options)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.selection import Selection
 from headwater.cdc.mysql.column_types import TypeMapping, parse_type_mapping
-from headwater.cdc.mysql.text_values import BadDates
 from headwater.storage.errors import Invalid
 
 __all__ = ["OnDrop", "PipelineSettings"]
