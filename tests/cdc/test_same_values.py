@@ -446,6 +446,21 @@ def test_values_of_another_type_than_the_column_are_named(source: SourceServer) 
         log_values(batch.rows["a"], batch.shape.columns[1], column)
 
 
+def test_dates_that_were_not_decoded_as_text_become_text(source: SourceServer) -> None:
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, a date, b datetime(3), c timestamp NULL, d datetime)",
+        "INSERT INTO t VALUES (1, '0999-02-03', '1969-12-31 23:59:59.5', '2024-05-06', '9999-1-1')",
+        "INSERT INTO t VALUES (2, NULL, NULL, NULL, '0000-00-00')",
+    )
+    batch = source.read_log().decode("t")
+    table = described(source, [TypeMapping.TO_STRING])
+    rows = logged(batch, table, RowKind.INSERT).to_pylist()
+    assert list(rows[0].values()) == [
+        "1", "0999-02-03", "1969-12-31 23:59:59.500", "2024-05-06 00:00:00", "9999-01-01 00:00:00",
+    ]  # fmt: skip
+    assert list(rows[1].values()) == ["2", None, None, None, None]
+
+
 def test_equal_types_are_not_copied(source: SourceServer) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, a varchar(80), b double, c decimal(9,2))",

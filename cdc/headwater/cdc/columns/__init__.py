@@ -1,7 +1,7 @@
 """Arrow columns gathered from the raw bytes of a log, all rows at once.
 
-Every function takes the bytes, the offset of each row's value, and which rows are null. None of
-them loops over rows in Python, and none of them depends on a source's protocol.
+Functions of columns take the bytes, the offset of each row's value, and which rows are null. None
+of them loops over rows in Python, and none of them depends on a source's protocol.
 """
 
 from headwater.cdc.columns.bad_dates import BadDates, DateRule, bad_date

@@ -23,7 +23,7 @@ from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, parse_type
 
 _MAX_SHOWN_CHARACTERS = 100
-# Fractional digits of a lake's TIME and TIMESTAMP, by the source's type.
+# Source types with a number of fractional digits, and the lake's types with a length.
 _TIMES = frozenset({"time", "datetime", "timestamp"})
 _LENGTHS = frozenset({Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY})
 
