@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql import DecodeOptions, RowBatch, RowsEvent, decode_rows
+from headwater.cdc.mysql import DecodeOptions, RowBatch, RowsEvent, TableShape, decode_rows
 from headwater.cdc.mysql.log_values import log_values
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.storage.errors import Conflict, Unsupported
@@ -24,6 +24,8 @@ __all__ = ["LogRows", "RowsWithoutKeyError", "row_schema", "with_kind"]
 
 # Bytes of the log that are decoded at once.
 _DECODED_BYTES = 8 << 20
+# MariaDB's hash of a unique key over long text, a column that only the log has.
+_HIDDEN = "DB_ROW_HASH_"
 
 
 class RowsWithoutKeyError(Conflict):
@@ -78,7 +80,7 @@ class LogRows:
         """
         known = [column.name for column in self.table.columns]
         for run in self.runs:
-            columns = [column.name for column in run.shape.columns]
+            columns = [name for name in _names(run.shape) if not name.startswith(_HIDDEN)]
             if columns != known:
                 raise Unsupported(
                     f"table {self.table.name}: the log has rows with the columns "
@@ -103,11 +105,12 @@ class LogRows:
                 yield from self._converted(decoded, schema).to_batches()
 
     def _converted(self, decoded: RowBatch, schema: pa.Schema) -> pa.Table:
+        shapes = {column.name: column for column in decoded.shape.columns}
         columns = [
-            log_values(values, shape, column, self.bad_dates)
-            for values, shape, column in zip(
-                decoded.rows.columns, decoded.shape.columns, self.table.columns, strict=True
+            log_values(
+                decoded.rows.column(column.name), shapes[column.name], column, self.bad_dates
             )
+            for column in self.table.columns
         ]
         kinds = decoded.kinds.to_numpy().copy()
         rows = pa.Table.from_arrays([*columns, pa.array(kinds)], schema=schema)
@@ -166,6 +169,10 @@ class LogRows:
                 )
             keys.append(rows.column(name).take(pa.array(source)))
         self.unclear_keys.append(pa.Table.from_arrays(keys, list(self.table.primary_key)))
+
+
+def _names(shape: TableShape) -> Sequence[str]:
+    return [column.name for column in shape.columns]
 
 
 def _slices(events: Sequence[RowsEvent]) -> Iterator[Sequence[RowsEvent]]:
