@@ -14,6 +14,7 @@ from pymysql.connections import Connection
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.mysql.column_types import parse_source_type
+from headwater.cdc.mysql.literals import text_literals
 from headwater.cdc.mysql.result_sets import text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
@@ -152,12 +153,8 @@ def _key(table: SourceTable) -> Sequence[SourceColumn]:
 
 
 def _literal(column: SourceColumn, value: bytes) -> str:
-    kind = parse_source_type(column.source_type).name
-    if kind in _NUMBERS:
-        return value.decode("ascii")
-    if kind in _TEXT:
-        return f"_utf8mb4 X'{value.hex()}'"
-    return f"X'{value.hex()}'" if kind in _BYTES else f"'{value.decode('ascii')}'"
+    literal: str = text_literals(pa.array([value], pa.binary()), column)[0].as_py()
+    return literal
 
 
 def _named(table: SourceTable) -> str:
