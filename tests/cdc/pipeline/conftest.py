@@ -7,21 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from tests.cdc.source_logs import SourceServer
 
-from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.client import Lake, connect
-from headwater.storage.types.data_type import to_arrow
 
 
 class Origin:
@@ -95,35 +91,29 @@ class Follower:
     def rows(self, table: str) -> list[dict[str, object]]:
         """The rows of the lake's table, in the order of its first column."""
         rows = self.lake.table(f"lake.{table}").scan().to_arrow()
-        return rows.sort_by(rows.column_names[0]).to_pylist()
+        sorted_rows: list[dict[str, object]] = rows.sort_by(rows.column_names[0]).to_pylist()
+        return sorted_rows
+
+    def verify(self) -> dict[str, TableVerdict]:
+        """Compare all followed tables with the source."""
+        verdicts = verify(self.lake, self.origin.address, self.settings)
+        return {verdict.table.table: verdict for verdict in verdicts}
 
     def check(self, *tables: str) -> None:
-        """Check that the lake's tables are the source's."""
+        """Check that tables are followed, and that the lake's are the source's."""
+        verdicts = self.verify()
         for table in tables:
-            expected = source_rows(self.origin, table, self.settings.bad_dates)
-            actual = self.lake.table(f"lake.{table}").scan().to_arrow()
-            assert actual.column_names == expected.column_names, table
-            keys = [(column, "ascending") for column in self._key(table)]
-            expected, actual = expected.sort_by(keys), actual.sort_by(keys)
-            assert actual.cast(expected.schema).equals(expected), table
-
-    def _key(self, table: str) -> tuple[str, ...]:
-        return tuple(self.lake.table(f"lake.{table}").schema.primary_keys)
+            verdict = verdicts[table]
+            assert verdict.is_equal, (table, verdict.problem, verdict.differences.to_pylist()[:20])
+            count = self.lake.table(f"lake.{table}").scan().count()
+            ((expected,),) = self.origin.server.rows(
+                f"SELECT COUNT(*) FROM `{self.origin.database}`.`{table}`"
+            )
+            assert (verdict.source_rows, verdict.lake_rows, count) == (expected,) * 3, table
 
     def phases(self) -> dict[str, TablePhase]:
         """The tables' phases in the last plan."""
         return {name: state.phase for name, state in self.states().items()}
-
-
-def source_rows(origin: Origin, table: str, bad_dates: BadDates = BadDates.FAIL) -> pa.Table:
-    """The rows of a source's table, with the lake's types."""
-    with MySQLServer(origin.address) as server:
-        (definition,) = read_tables(server, {origin.table(table)}).followed
-        batches = list(
-            read_range(server.connection, origin.address, definition, KeyRange(), bad_dates)
-        )
-        schema = pa.schema([(c.name, to_arrow(c.type)) for c in definition.columns])
-        return pa.Table.from_batches(batches, schema)
 
 
 @pytest.fixture

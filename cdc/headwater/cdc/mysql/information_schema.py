@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.charsets import check_collation
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
+from headwater.cdc.mysql.literals import quoted_name
 from headwater.cdc.mysql.server import MySQLServer
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Conflict, Unsupported
 
-__all__ = ["Tables", "read_tables"]
+__all__ = ["Tables", "check_definition", "read_tables"]
 
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
@@ -99,6 +100,23 @@ def read_tables(
         if not problems:
             followed.append(SourceTable(name, tuple(shape), tuple(key), str(comment)))
     return Tables(followed, findings)
+
+
+def check_definition(server: MySQLServer, table: SourceTable) -> None:
+    """Keep a table's columns as they are while it is read, and check that they are the known ones.
+
+    Raises:
+        Conflict: They are others.
+    """
+    name = table.name
+    # From here on changes of the table wait for the end of this transaction.
+    quoted = f"{quoted_name(name.database)}.{quoted_name(name.table)}"
+    server.rows(f"SELECT 1 FROM {quoted} LIMIT 0")
+    now = read_tables(server, {name}).followed
+    known = [(column.name, column.source_type) for column in table.columns]
+    actual = [(column.name, column.source_type) for column in now[0].columns] if now else []
+    if actual != known or tuple(now[0].primary_key) != tuple(table.primary_key):
+        raise Conflict(f"table {name} of the source has other columns meanwhile; read it again")
 
 
 def _by_table(rows: Sequence[tuple[object, ...]]) -> Mapping[TableName, list[tuple[object, ...]]]:

@@ -12,7 +12,8 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch
-from headwater.cdc.pipeline.log_rows import RowsWithoutKeyError
+from headwater.cdc.pipeline.cascades import Cascades
+from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TableState
@@ -49,6 +50,7 @@ class BatchCommit:
         source: The source.
         settings: The pipeline's.
         targets: The lake's tables.
+        cascades: Finds rows that foreign keys change.
         number: The batch's number.
         states: The tables when it begins.
         seen: The position that ranges must have seen: where the batch begins.
@@ -60,6 +62,7 @@ class BatchCommit:
         source: MySQLSource,
         settings: PipelineSettings,
         targets: Targets,
+        cascades: Cascades,
         number: int,
         states: States,
         seen: Position,
@@ -67,6 +70,7 @@ class BatchCommit:
         is_repeated: bool = False,
     ) -> None:
         self._source, self._settings, self._targets = source, settings, targets
+        self._cascades = cascades
         self._number, self._states, self._seen = number, states, seen
         self._is_repeated = is_repeated
         self._parts: dict[TableName, TablePart] = {}
@@ -147,16 +151,18 @@ class BatchCommit:
         # A statement is a batch of its own: rows beside it are those of a table that it creates.
         runs = {} if batch.changes else batch.rows
         runs = {name: rows for name, rows in runs.items() if name not in batch.faults}
+        keys = self._cascades.keys_to_read(runs, self._states)
         for name, state in self._states.items():
-            if name in runs and name not in self._parts and state.is_followed:
+            is_changed = (name in runs or name in keys) and state.is_followed
+            if is_changed and name not in self._parts:
                 self._begin(name, state, user, reads=False)
         for name, part in self._parts.items():
-            part.close(runs.get(name, ()))
+            part.close(runs.get(name, ()), batch.end, keys.get(name))
         gone: Unavailable | None = None
         for name, future in self._running.items():
             try:
                 self._outcome.rows[name] = future.result()
-            except RowsWithoutKeyError as error:
+            except ReadAgainError as error:
                 self._outcome.rereads[name] = error.message
             except (Unavailable, Conflict) as error:
                 gone = Unavailable(error.message)
@@ -217,5 +223,12 @@ class BatchCommit:
                     until=reading.until if self._is_repeated else None,
                 )
         return TablePart(
-            table, self._source, lake_table, self._settings, feed=feed, deletes=deletes
+            table,
+            self._source,
+            source_table,
+            lake_table,
+            self._settings,
+            seen=self._seen,
+            feed=feed,
+            deletes=deletes,
         )

@@ -3,24 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.mysql.information_schema import check_definition
+from headwater.cdc.mysql.key_ranges import KeyRange, read_range
+from headwater.cdc.mysql.key_rows import read_keys
+from headwater.cdc.mysql.positions import Position
+from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.storage.errors import Unsupported
+from headwater.cdc.pipeline.log_rows import ReadAgainError, row_schema, with_kind
+from headwater.cdc.sink.comparison import Comparison, Difference
+from headwater.storage.errors import Conflict
+from headwater.storage.rows.kinds import RowKind
+from headwater.storage.types.data_type import to_arrow
+
+__all__ = ["missing_in_source", "read_again"]
+
+_KEYS_AT_ONCE = 100_000
 
 
-def read_again(source: MySQLSource, table: SourceTable, keys: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows of keys as the source has them now; keys that it lacks are deleted."""
-    raise Unsupported("not yet")
-    yield
+def read_again(
+    source: MySQLSource,
+    table: SourceTable,
+    lake_table: SourceTable,
+    keys: pa.Table,
+    seen: Position,
+    bad_dates: BadDates,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of keys as the source has them; deletes of those that it lacks.
+
+    Args:
+        source: The source.
+        table: The table as it is known.
+        lake_table: The same, with the types that its columns have in the lake.
+        keys: The keys, in the lake's types.
+        seen: The position that is to be seen at least.
+        bad_dates: What to do with dates that the lake does not have.
+
+    Raises:
+        ReadAgainError: The table has other columns meanwhile.
+    """
+    schema = row_schema(lake_table)
+    names = list(lake_table.primary_key)
+    frame = pl.DataFrame(keys.select(names)).unique()
+    for part in frame.iter_slices(_KEYS_AT_ONCE):
+        wanted = part.to_arrow().cast(keys.select(names).schema)
+        present: list[pl.DataFrame] = []
+        with source.consistent_read(seen) as read:
+            _check(read.server, table)
+            for batch in read_keys(
+                read.server.connection, source.address, lake_table, wanted, bad_dates
+            ):
+                present.append(pl.DataFrame(pa.table(batch.select(names))))
+                yield with_kind(batch, RowKind.UPDATE_AFTER, schema)
+        absent = part
+        if present:
+            absent = part.join(pl.concat(present), on=names, how="anti")
+        if len(absent):
+            yield _deletes(absent.to_arrow().cast(wanted.schema), lake_table)
 
 
 def missing_in_source(
-    source: MySQLSource, table: Table, lake_table: SourceTable
+    source: MySQLSource,
+    table: Table,
+    source_table: SourceTable,
+    lake_table: SourceTable,
+    seen: Position,
 ) -> Iterator[pa.RecordBatch]:
-    """Deletes of the keys of the lake's table that the source lacks."""
-    raise Unsupported("not yet")
-    yield
+    """Deletes of the keys of the lake's table that the source lacks.
+
+    Args:
+        source: The source.
+        table: The lake's table, which has all changes up to `seen` and no others.
+        source_table: The source's table as it is known.
+        lake_table: The same, with the types that its columns have in the lake.
+        seen: The position that is to be seen at least.
+
+    Raises:
+        ReadAgainError: The table has other columns meanwhile.
+    """
+    names = list(lake_table.primary_key)
+    columns = [column for column in lake_table.columns if column.name in names]
+    keys = replace(lake_table, columns=tuple(columns))
+    schema = pa.schema([(column.name, to_arrow(column.type)) for column in columns])
+    with Comparison(names, schema) as comparison:
+        in_lake = table.scan(columns=schema.names).to_batches()
+        comparison.add_lake(batch.cast(schema) for batch in in_lake)
+        with source.consistent_read(seen) as read:
+            _check(read.server, source_table)
+            comparison.add_source(
+                read_range(read.server.connection, source.address, keys, KeyRange())
+            )
+        for batch in comparison.differences().batches(Difference.EXTRA):
+            yield _deletes(pa.table(batch.select(names)), lake_table)
+
+
+def _check(server: MySQLServer, table: SourceTable) -> None:
+    try:
+        check_definition(server, table)
+    except Conflict as error:
+        raise ReadAgainError(error.message) from error
+
+
+def _deletes(keys: pa.Table, table: SourceTable) -> pa.RecordBatch:
+    """Deletes of keys; columns that are not of the key have any value."""
+    schema = row_schema(table)
+    count = keys.num_rows
+    columns: list[pa.Array] = []
+    for column in table.columns:
+        if column.name in keys.column_names:
+            columns.append(keys.column(column.name).combine_chunks())
+        elif column.type.nullable:
+            columns.append(pa.nulls(count, to_arrow(column.type)))
+        else:
+            columns.append(_any_values(to_arrow(column.type), count))
+    kinds = pa.array(np.full(count, RowKind.DELETE, np.int8))
+    return pa.RecordBatch.from_arrays([*columns, kinds], schema=schema)
+
+
+def _any_values(type_: pa.DataType, count: int) -> pa.Array:
+    if pa.types.is_list(type_):
+        return pa.ListArray.from_arrays(
+            np.zeros(count + 1, np.int32), pa.nulls(0, type_.value_type)
+        )
+    if pa.types.is_binary(type_) or pa.types.is_string(type_):
+        return pa.repeat(pa.scalar("", pa.string()), count).cast(type_)
+    return (
+        pa.array(np.zeros(count, np.int32))
+        .cast(pa.int64() if pa.types.is_timestamp(type_) else type_)
+        .cast(type_)
+    )

@@ -20,7 +20,7 @@ from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow
 
-__all__ = ["LogRows", "RowsWithoutKeyError", "row_schema", "with_kind"]
+__all__ = ["LogRows", "ReadAgainError", "row_schema", "with_kind"]
 
 # Bytes of the log that are decoded at once.
 _DECODED_BYTES = 8 << 20
@@ -28,8 +28,8 @@ _DECODED_BYTES = 8 << 20
 _HIDDEN = "DB_ROW_HASH_"
 
 
-class RowsWithoutKeyError(Conflict):
-    """A session wrote rows of which not even the key is in the log."""
+class ReadAgainError(Conflict):
+    """The log does not say what a table has: all of it must be read again."""
 
 
 def row_schema(table: SourceTable) -> pa.Schema:
@@ -93,7 +93,7 @@ class LogRows:
         """The rows in their order, with the schema of `row_schema`.
 
         Raises:
-            RowsWithoutKeyError: The table must be read again.
+            ReadAgainError: The table must be read again.
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
         """
         schema = row_schema(self.table)
@@ -163,7 +163,7 @@ class LogRows:
             # An image after an update has the key where that changed.
             source = np.where(after[places] & ~has[places], places - 1, places)
             if not has[source].all():
-                raise RowsWithoutKeyError(
+                raise ReadAgainError(
                     f"table {self.table.name}: a session wrote rows without their key (a partial "
                     "image); the table is read again"
                 )

@@ -13,6 +13,7 @@ from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import BatchLimits, LogBatch, LogReader
 from headwater.cdc.pipeline.batch_commit import BatchCommit
+from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.schema_events import SchemaEvents
@@ -104,8 +105,11 @@ class _Session:
         self._source, self._goal, self._stop = source, goal, stop
         self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
         self._targets = Targets(lake, self._settings)
+        self._cascades = Cascades(source, self._targets, self._settings.bad_dates)
         self._joining = Joining(source, self._settings, self._targets)
-        self._events = SchemaEvents(source, self._settings, self._targets, self._progress)
+        self._events = SchemaEvents(
+            source, self._settings, self._targets, self._cascades, self._progress
+        )
         self._recorded = monotonic()
         self._obeyed_requests: tuple[str, ...] = ()
 
@@ -170,6 +174,7 @@ class _Session:
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
                     raise Unavailable("the log ended")
+                self._cascades.forget()
                 return plan, self._joining.joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             if self._state.record(plan) != plan:
@@ -189,6 +194,7 @@ class _Session:
             self._source,
             self._settings,
             self._targets,
+            self._cascades,
             number,
             states,
             seen,
@@ -210,7 +216,10 @@ class _Session:
         position = str(batch.end)
         states = after_batch(states, batch, outcome, self._source)
         states = self._events.apply(plan.number, states, batch, self._joining)
+        known = len(states)
         states = self._joining.joined(states, batch)
+        if batch.changes or len(states) != known:
+            self._cascades.forget()
         self._progress.states(states)
         self._progress.batch_done(plan.number, position, batch.source_time)
         reader.released()

@@ -11,14 +11,14 @@ from threading import Event, Lock, Thread
 import pyarrow as pa
 
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
 from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.storage.errors import Conflict, HeadwaterError
 
-__all__ = ["FeedResult", "RangeFeed", "check_definition"]
+__all__ = ["FeedResult", "RangeFeed"]
 
 _QUEUED_BATCHES = 8
 _WAKE_SECONDS = 0.2
@@ -194,7 +194,7 @@ class RangeFeed:
     def _read(self, part: KeyRange) -> None:
         source = self._source
         with source.consistent_read(self._seen) as read:
-            check_definition(read, self._table)
+            check_definition(read.server, self._table)
             for batch in read_range(
                 read.server.connection,
                 source.address,
@@ -218,20 +218,3 @@ class RangeFeed:
                 self._queue.put(batch, timeout=_WAKE_SECONDS)
                 return True
         return False
-
-
-def check_definition(read: ConsistentRead, table: SourceTable) -> None:
-    """Keep a table's columns as they are while it is read, and check that they are the known ones.
-
-    Raises:
-        Conflict: They are others.
-    """
-    name = table.name
-    # From here on changes of the table wait for the end of this transaction.
-    columns = ".".join("`" + part.replace("`", "``") + "`" for part in (name.database, name.table))
-    read.server.rows(f"SELECT 1 FROM {columns} LIMIT 0")
-    now = read_tables(read.server, {name}).followed
-    known = [(column.name, column.source_type) for column in table.columns]
-    actual = [(column.name, column.source_type) for column in now[0].columns] if now else []
-    if actual != known or tuple(now[0].primary_key) != tuple(table.primary_key):
-        raise Conflict(f"table {name} of the source has other columns meanwhile; read it again")

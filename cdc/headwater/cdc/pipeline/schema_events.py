@@ -10,6 +10,7 @@ from headwater.cdc.ddl import (
     CreateTable,
     DropDatabase,
     DropTables,
+    ForeignKeyChange,
     NotUnderstood,
     RenameTables,
     Truncate,
@@ -19,6 +20,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_change
 from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
@@ -47,6 +49,7 @@ class SchemaEvents:
         source: The source.
         settings: The pipeline's.
         targets: The lake's tables.
+        cascades: Tells which tables' rows go with those of another one.
         progress: Is told of changed columns.
     """
 
@@ -55,10 +58,11 @@ class SchemaEvents:
         source: MySQLSource,
         settings: PipelineSettings,
         targets: Targets,
+        cascades: Cascades,
         progress: ProgressLog,
     ) -> None:
         self._source, self._settings = source, settings
-        self._targets, self._progress = targets, progress
+        self._targets, self._cascades, self._progress = targets, cascades, progress
         self._selection = settings.selection()
 
     def apply(
@@ -123,6 +127,17 @@ class SchemaEvents:
             event.joining.changed(change)
             return
         try:
+            if isinstance(change, ForeignKeyChange):
+                if change.dropped:
+                    # It may have changed rows until then, which nobody looks for any more.
+                    for other in self._cascades.descendants(name, event.states):
+                        if other in event.states and event.states[other].is_followed:
+                            event.states[other] = read_again(
+                                event.states[other],
+                                f"a foreign key of {name} was dropped",
+                                event.batch.end,
+                            )
+                return
             if isinstance(change, Truncate):
                 self._targets.open(state.target).truncate()
                 event.states[name] = state

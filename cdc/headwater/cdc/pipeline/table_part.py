@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
@@ -37,7 +38,9 @@ class TablePart:
     Args:
         table: The lake's table.
         source: The source.
-        lake_table: The source's table, with the types that its columns have in the lake.
+        source_table: The source's table.
+        lake_table: The same, with the types that its columns have in the lake.
+        seen: The position that reads of the source must have seen: where the batch begins.
         feed: Ranges that are read for it.
         deletes: Whether keys of the lake that the source lacks are deleted.
         settings: The pipeline's.
@@ -47,23 +50,27 @@ class TablePart:
         self,
         table: Table,
         source: MySQLSource,
+        source_table: SourceTable,
         lake_table: SourceTable,
         settings: PipelineSettings,
         *,
+        seen: Position,
         feed: RangeFeed | None = None,
         deletes: bool = False,
     ) -> None:
         self.feed, self.deletes = feed, deletes
         self._table, self._source, self._lake_table = table, source, lake_table
-        self._settings = settings
+        self._source_table, self._settings = source_table, settings
+        self._seen = self._end = seen
         self._closed, self._aborted = Event(), Event()
         self._runs: Sequence[TableRows] = ()
+        self._keys: pa.Table | None = None
         self.log_rows: LogRows | None = None
         self.range_rows = 0
 
-    def close(self, runs: Sequence[TableRows]) -> None:
-        """Give it the log's rows; the batch is planned."""
-        self._runs = runs
+    def close(self, runs: Sequence[TableRows], end: Position, keys: pa.Table | None = None) -> None:
+        """Give it the log's rows, where the batch ends, and keys to read then; it is planned."""
+        self._runs, self._end, self._keys = runs, end, keys
         self._closed.set()
 
     def abort(self) -> None:
@@ -80,7 +87,7 @@ class TablePart:
             How many rows.
 
         Raises:
-            RowsWithoutKeyError: The log has rows without their key; the table must be read again.
+            ReadAgainError: The table must be read again.
             HeadwaterError: A value cannot be in the lake, or the lake or the source is not there.
         """
         schema = row_schema(self._lake_table)
@@ -105,7 +112,9 @@ class TablePart:
         if self._aborted.is_set():
             raise AbortedError(f"table {self._table.name}: the batch was given up")
         if self.deletes:
-            yield from missing_in_source(self._source, self._table, self._lake_table)
+            yield from missing_in_source(
+                self._source, self._table, self._source_table, self._lake_table, self._seen
+            )
         options = self._table.schema.options
         log_rows = self.log_rows = LogRows(
             self._lake_table,
@@ -115,6 +124,21 @@ class TablePart:
         )
         log_rows.check()
         yield from log_rows.batches()
-        if log_rows.unclear_keys:
-            keys = pa.concat_tables(log_rows.unclear_keys)
-            yield from read_again(self._source, self._lake_table, keys)
+        unclear = log_rows.unclear_keys
+        if self._keys is not None:
+            unclear.append(self._keys.cast(_key_schema(self._lake_table)))
+        if unclear:
+            keys = pa.concat_tables(unclear)
+            yield from read_again(
+                self._source,
+                self._source_table,
+                self._lake_table,
+                keys,
+                self._end,
+                self._settings.bad_dates,
+            )
+
+
+def _key_schema(table: SourceTable) -> pa.Schema:
+    schema = row_schema(table)
+    return pa.schema([schema.field(name) for name in table.primary_key])

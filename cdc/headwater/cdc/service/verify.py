@@ -1,0 +1,274 @@
+"""The comparison of followed tables with their source, while both change or stand still.
+
+A table of the lake is as the source was at the end of a batch, and the source is read at a later
+position. Keys that differ are looked up in the log between the two; what still differs is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from headwater.catalog.table.table import Table
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.information_schema import check_definition
+from headwater.cdc.mysql.key_ranges import KeyRange, read_range
+from headwater.cdc.mysql.key_rows import read_keys
+from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
+from headwater.cdc.pipeline.log_rows import LogRows, row_schema
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
+from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.comparison import Comparison
+from headwater.client.lake import Lake
+from headwater.storage.errors import Conflict, HeadwaterError, NotFound
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.types.data_type import to_arrow
+
+__all__ = ["TableVerdict", "verify"]
+
+_SHOWN_KEYS = 10_000
+# A table that changes all the time is looked at again for the keys that differ.
+_ATTEMPTS = 5
+_MEMORY_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """What the comparison of a table told.
+
+    Attributes:
+        table: The source's table.
+        source_rows, lake_rows: How many rows each side has.
+        differences: The keys that differ, at most 10,000, with a column ``difference``.
+        problem: Why the table could not be compared; None if it was.
+    """
+
+    table: TableName
+    source_rows: int
+    lake_rows: int
+    differences: pa.Table
+    problem: str | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the lake's table is the source's."""
+        return self.problem is None and self.differences.num_rows == 0
+
+
+def verify(lake: Lake, address: Address, settings: PipelineSettings) -> Iterator[TableVerdict]:
+    """Compare the tables of a pipeline with their source.
+
+    Args:
+        lake: The lake.
+        address: The source.
+        settings: The pipeline's.
+
+    Raises:
+        NotFound: The pipeline has no state in the lake.
+        Unavailable: The source or the lake is not there.
+    """
+    state = PipelineState.open(lake, settings.target, settings.name)
+    plan = state.plan()
+    if plan is None:
+        raise NotFound(
+            f"pipeline '{settings.name}' has not run into database {settings.target}; name one "
+            "that has: headwater cdc status"
+        )
+    with closing(MySQLSource(address)) as source:
+        for escaped in sorted(plan.tables):
+            name = TableName.from_escaped(escaped)
+            if plan.tables[escaped].phase is not TablePhase.GONE:
+                yield _Verification(lake, source, settings, state, name).verdict()
+
+
+class _Verification:
+    """The comparison of one table."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        source: MySQLSource,
+        settings: PipelineSettings,
+        state: PipelineState,
+        name: TableName,
+    ) -> None:
+        self._lake, self._source, self._settings = lake, source, settings
+        self._state, self._name = state, name
+        self._counts = (0, 0)
+
+    def verdict(self) -> TableVerdict:
+        """Compare the table, and again the keys that differ."""
+        problem, keys = "", pa.table({})
+        is_compared = False
+        for _ in range(_ATTEMPTS):
+            try:
+                keys = self._differing(keys if is_compared else None)
+            except Conflict as error:
+                problem = error.message
+                continue
+            is_compared, problem = True, ""
+            if not keys.num_rows:
+                break
+        return TableVerdict(self._name, *self._counts, keys.slice(0, _SHOWN_KEYS), problem or None)
+
+    def _differing(self, among: pa.Table | None) -> pa.Table:
+        """The keys that differ, among some or all.
+
+        Raises:
+            Conflict: The table is being read again, or its columns change.
+        """
+        plan = self._state.plan()
+        assert plan is not None
+        state = plan.tables.get(self._name.escaped)
+        if state is None or state.phase is not TablePhase.STREAMING:
+            phase = "gone" if state is None else f"{state.phase}: {state.reason or 'not all read'}"
+            raise Conflict(f"table {self._name} cannot be compared yet: {phase}")
+        source_table = state.source_table(self._name)
+        targets = Targets(self._lake, self._settings)
+        lake_table = targets.lake_table(state.target, source_table)
+        table = targets.open(state.target)
+        snapshot_id, base = self._base(table, plan)
+        with self._source.consistent_read(base) as read:
+            check_definition(read.server, source_table)
+            keys = among
+            if keys is None:
+                keys = self._all(read, table, snapshot_id, lake_table)
+            if not keys.num_rows:
+                return keys
+            settled = read.settled()
+            return self._looked_up(read, table, snapshot_id, lake_table, keys, base, settled)
+
+    def _base(self, table: Table, plan: BatchPlan) -> tuple[int | None, Position]:
+        """The snapshot to compare, and the position that the table has there."""
+        latest = table.latest_snapshot()
+        complete = self._source.parse(plan.start or plan.end)
+        if latest is None:
+            return None, complete
+        user = self._state.commit_user
+        for snapshot in table.snapshots():
+            properties = snapshot.properties or {}
+            if snapshot.commit_user == user and "cdc.position" in properties:
+                if snapshot.commit_identifier >= plan.number:
+                    return latest.id, self._source.parse(properties["cdc.position"])
+                break
+        return latest.id, complete
+
+    def _all(
+        self, read: ConsistentRead, table: Table, snapshot_id: int | None, lake_table: SourceTable
+    ) -> pa.Table:
+        schema = _schema(lake_table)
+        with self._comparison(lake_table, schema) as comparison:
+            if snapshot_id is not None:
+                rows = table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches()
+                comparison.add_lake(batch.cast(schema) for batch in rows)
+            connection, address = read.server.connection, self._source.address
+            bad_dates = self._settings.bad_dates
+            comparison.add_source(
+                read_range(connection, address, lake_table, KeyRange(), bad_dates)
+            )
+            result = comparison.differences()
+            self._counts = (result.source_rows, result.lake_rows)
+            return _collected(result.batches(), lake_table)
+
+    def _looked_up(
+        self,
+        read: ConsistentRead,
+        table: Table,
+        snapshot_id: int | None,
+        lake_table: SourceTable,
+        keys: pa.Table,
+        base: Position,
+        settled: Position,
+    ) -> pa.Table:
+        """Those of the keys that differ from what the log makes of the lake's rows."""
+        schema = _schema(lake_table)
+        names = list(lake_table.primary_key)
+        wanted = pl.DataFrame(keys.select(names))
+        rows: list[pl.DataFrame] = []
+        if snapshot_id is not None:
+            for batch in table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches():
+                frame = pl.DataFrame(pa.table(batch.cast(schema)))
+                rows.append(frame.join(wanted, on=names, how="semi"))
+        kept = pl.concat(rows) if rows else pl.DataFrame(schema.empty_table())
+        kept = kept.with_columns(pl.lit(0, pl.Int8).alias(ROW_KIND_COLUMN))
+        if not contains(base, settled):
+            parts = [kept]
+            for batch in self._logged(lake_table, base, settled):
+                frame = pl.DataFrame(pa.table(batch))
+                parts.append(frame.join(wanted, on=names, how="semi", maintain_order="left"))
+            kept = pl.concat(parts).unique(names, keep="last", maintain_order=True)
+        kept = kept.filter(pl.col(ROW_KIND_COLUMN).is_in([0, 2])).drop(ROW_KIND_COLUMN)
+        with self._comparison(lake_table, schema) as comparison:
+            comparison.add_lake(kept.to_arrow().cast(schema).to_batches())
+            comparison.add_source(
+                read_keys(
+                    read.server.connection,
+                    self._source.address,
+                    lake_table,
+                    wanted.to_arrow().cast(keys.select(names).schema),
+                    self._settings.bad_dates,
+                )
+            )
+            return _collected(comparison.differences().batches(), lake_table)
+
+    def _logged(
+        self, lake_table: SourceTable, base: Position, settled: Position
+    ) -> Iterator[pa.RecordBatch]:
+        """The table's rows in the log between two positions.
+
+        Raises:
+            Conflict: A statement about the table is between them.
+        """
+        memory = self._settings.memory_bytes
+        log = self._source.open_log(base, memory, lambda name: name == self._name)
+        with closing(log) as reader:
+            reader.follow([self._name])
+            batch = reader.read_until(settled)
+            if batch.changes or batch.rereads or batch.xa or batch.faults:
+                raise Conflict(
+                    f"table {self._name} changed at the source in a way that the pipeline has not "
+                    "followed yet; run the pipeline and compare again"
+                )
+            runs = batch.rows.get(self._name, ())
+            log_rows = LogRows(lake_table, runs, self._settings.bad_dates, keeps_before=True)
+            try:
+                log_rows.check()
+                yield from log_rows.batches()
+            except HeadwaterError as error:
+                raise Conflict(error.message) from error
+            if log_rows.unclear_keys:
+                raise Conflict(
+                    f"table {self._name}: a session wrote parts of rows only, which the pipeline "
+                    "has not read yet; run the pipeline and compare again"
+                )
+
+    def _comparison(self, lake_table: SourceTable, schema: pa.Schema) -> Comparison:
+        return Comparison(list(lake_table.primary_key), schema, memory_bytes=_MEMORY_BYTES)
+
+
+def _schema(table: SourceTable) -> pa.Schema:
+    return row_schema(table).remove(len(table.columns))
+
+
+def _collected(batches: Iterator[pa.RecordBatch], table: SourceTable) -> pa.Table:
+    """The keys that differ, so many as are shown at most."""
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        kept.append(batch)
+        count += batch.num_rows
+        if count >= _SHOWN_KEYS:
+            break
+    columns = {column.name: column for column in table.columns}
+    fields = [(name, to_arrow(columns[name].type)) for name in table.primary_key]
+    schema = pa.schema([*fields, ("difference", pa.string())])
+    return pa.Table.from_batches([batch.cast(schema) for batch in kept], schema).slice(
+        0, _SHOWN_KEYS
+    )

@@ -1,0 +1,64 @@
+"""Children of foreign keys, whose rows the source changes without telling it in the log."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+TABLES = (
+    "CREATE TABLE customers (id INT PRIMARY KEY, code VARCHAR(10) UNIQUE, name TEXT)",
+    "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, "
+    "FOREIGN KEY (customer) REFERENCES customers (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE items (id INT PRIMARY KEY, order_id INT, "
+    "FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE)",
+    "CREATE TABLE notes (id INT PRIMARY KEY, code VARCHAR(10), "
+    "FOREIGN KEY (code) REFERENCES customers (code) ON DELETE SET NULL ON UPDATE CASCADE)",
+)
+ALL = ("customers", "orders", "items", "notes")
+
+
+@pytest.fixture(autouse=True)
+def tables(origin: Origin, follower: Follower) -> None:
+    origin.run(*TABLES)
+    origin.run(
+        "INSERT INTO customers VALUES (1, 'a', 'Ann'), (2, 'b', 'Bob'), (3, 'c', 'Cid')",
+        "INSERT INTO orders VALUES (10, 1), (11, 1), (20, 2), (30, 3), (31, NULL)",
+        "INSERT INTO items VALUES (100, 10), (101, 11), (200, 20), (300, NULL)",
+        "INSERT INTO notes VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    follower.once()
+
+
+def test_deleted_and_changed_parents(origin: Origin, follower: Follower) -> None:
+    origin.run("DELETE FROM customers WHERE id = 1")
+    follower.once()
+    follower.check(*ALL)
+    origin.run("UPDATE customers SET id = 22, code = 'bb' WHERE id = 2")
+    follower.once()
+    follower.check(*ALL)
+    assert {row["code"] for row in follower.rows("notes")} == {None, "bb", "c"}
+
+
+def test_a_child_that_is_made_and_goes_in_one_batch(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "INSERT INTO customers VALUES (4, 'd', 'Dan')",
+        "INSERT INTO orders VALUES (40, 4)",
+        "INSERT INTO items VALUES (400, 40), (401, 30)",
+        "DELETE FROM customers WHERE id IN (3, 4)",
+        "UPDATE customers SET name = 'Bobby' WHERE id = 2",
+    )
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_foreign_key_that_is_dropped_before_it_is_noticed(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run("DELETE FROM customers WHERE id = 2")
+    ((name,),) = origin.server.rows(
+        "SELECT constraint_name FROM information_schema.key_column_usage WHERE table_schema = "
+        "DATABASE() AND table_name = 'orders' AND referenced_table_name IS NOT NULL"
+    )
+    origin.run(f"ALTER TABLE orders DROP FOREIGN KEY {name}")
+    follower.once()
+    follower.check(*ALL)

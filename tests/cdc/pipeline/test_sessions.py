@@ -1,0 +1,128 @@
+"""Sessions whose settings keep rows, or parts of them, out of the log."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
+
+DOCUMENTS = (
+    "CREATE TABLE documents (id INT PRIMARY KEY, title VARCHAR(30) NOT NULL DEFAULT 'none', "
+    "body LONGTEXT, n INT NOT NULL DEFAULT 7)"
+)
+
+
+def is_mysql(origin: Origin) -> bool:
+    return origin.server.flavour == "mysql"
+
+
+@pytest.fixture(autouse=True)
+def documents(origin: Origin, follower: Follower) -> None:
+    rows = ", ".join(f"({key}, 'title {key}', REPEAT('x', {key}), {key})" for key in range(1, 40))
+    origin.run(DOCUMENTS, f"INSERT INTO documents VALUES {rows}")
+    follower.once()
+
+
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_partial_images(origin: Origin, follower: Follower, image: str) -> None:
+    origin.session(
+        f"SET SESSION binlog_row_image = '{image}'",
+        "UPDATE documents SET title = 'new' WHERE id = 1",
+        "UPDATE documents SET body = 'short', id = 101 WHERE id = 2",
+        "DELETE FROM documents WHERE id = 3",
+        "INSERT INTO documents (id) VALUES (50), (51)",
+        "UPDATE documents SET n = n + 1 WHERE id > 30",
+        "INSERT INTO documents VALUES (60, 'a', 'b', 1)",
+        "DELETE FROM documents WHERE id = 60",
+    )
+    origin.run("UPDATE documents SET n = 100 WHERE id = 31", "DELETE FROM documents WHERE id = 50")
+    follower.once()
+    follower.check("documents")
+    assert follower.phases() == {"documents": TablePhase.STREAMING}
+
+
+def test_partial_updates_of_json(origin: Origin, follower: Follower) -> None:
+    if not is_mysql(origin):
+        pytest.skip("MariaDB has no partial updates")
+    origin.run("CREATE TABLE j (id INT PRIMARY KEY, v JSON)")
+    origin.run("""INSERT INTO j VALUES (1, '{"a": 1, "b": "text of some length"}'), (2, '[1]')""")
+    follower.once()
+    origin.session(
+        "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
+        "UPDATE j SET v = JSON_SET(v, '$.a', 2) WHERE id = 1",
+        "UPDATE j SET id = 3 WHERE id = 2",
+    )
+    follower.once()
+    follower.check("j", "documents")
+
+
+def test_statements_in_the_log(origin: Origin, follower: Follower) -> None:
+    origin.run("CREATE TABLE audit (id INT AUTO_INCREMENT PRIMARY KEY, what TEXT)")
+    origin.run(
+        "CREATE TRIGGER watch AFTER UPDATE ON documents FOR EACH ROW "
+        "INSERT INTO audit (what) VALUES (NEW.title)"
+    )
+    follower.once()
+    origin.session(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "UPDATE documents SET title = 'by statement' WHERE id < 5",
+        "DELETE FROM documents WHERE id = 9",
+    )
+    follower.once()
+    follower.check("documents", "audit")
+    assert set(follower.phases().values()) == {TablePhase.STREAMING}
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> None:
+    origin.session(
+        "XA START 'one'",
+        "UPDATE documents SET n = 5 WHERE id = 5",
+        "INSERT INTO documents (id) VALUES (70)",
+        "XA END 'one'",
+        "XA PREPARE 'one'",
+    )
+    follower.once()
+    follower.check("documents")
+    origin.session(f"XA {end} 'one'")
+    follower.once()
+    follower.check("documents")
+    assert len(follower.rows("documents")) == 39 + (end == "COMMIT")
+
+
+def test_rows_that_were_never_logged(origin: Origin, follower: Follower) -> None:
+    origin.session(
+        "SET SESSION sql_log_bin = 0",
+        "DELETE FROM documents WHERE id = 7",
+        "UPDATE documents SET title = 'silent' WHERE id = 8",
+    )
+    follower.once()
+    assert len(follower.rows("documents")) == 39
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    name = TableName(origin.database, "documents").escaped
+    state.request(f"resnapshot:{name}", "")
+    origin.run("INSERT INTO documents (id) VALUES (80)")
+    follower.once()
+    follower.check("documents")
+    assert state.requests() == {}
+
+
+def test_a_rolled_back_transaction_with_other_engines(origin: Origin, follower: Follower) -> None:
+    if is_mysql(origin):
+        pytest.skip("with GTIDs MySQL rejects transactions of several engines")
+    origin.run("CREATE TABLE notes (id INT PRIMARY KEY, v INT) ENGINE = MyISAM")
+    follower.once()
+    origin.session(
+        "BEGIN",
+        "INSERT INTO notes VALUES (1, 1)",
+        "UPDATE documents SET n = 0 WHERE id = 1",
+        "SAVEPOINT s",
+        "UPDATE documents SET n = 0 WHERE id = 2",
+        "ROLLBACK TO s",
+        "INSERT INTO notes VALUES (2, 1)",
+        "ROLLBACK",
+    )
+    follower.once()
+    follower.check("documents", "notes")
