@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Event
@@ -17,6 +18,7 @@ from headwater.cdc.pipeline.joining import Joining
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.start_check import start_findings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TableState
 from headwater.cdc.pipeline.table_states import after_batch
 from headwater.cdc.pipeline.targets import Targets
@@ -102,6 +104,7 @@ class _Session:
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
         self._source, self._goal, self._stop = source, goal, stop
+        self._check_start(lake)
         self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
         self._targets = Targets(lake, self._settings)
         self._joining = Joining(source, self._settings, self._targets)
@@ -126,17 +129,21 @@ class _Session:
                 plan, states = self._next(plan, states, reader)
         return all(state.is_followed or not state.reason for state in states.values())
 
-    def _first_plan(self) -> BatchPlan:
-        """Batch 0 has nothing: it tells where the log is read from."""
-        findings = self._source.server.findings()
+    def _check_start(self, lake: Lake) -> None:
+        """Check a new pipeline, before anything is created."""
+        settings = self._settings
+        state = PipelineState.existing(lake, settings.target, settings.name)
+        if state is not None and state.plan() is not None:
+            return
+        findings = start_findings(lake, self._source.server, settings)
         if findings:
             raise Invalid(
-                f"the source at {self._source.address} cannot be followed: "
-                f"{'; '.join(map(str, findings))}; see headwater cdc check"
+                f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
-        position = self._source.position()
-        self._joining.check_start()
-        return self._state.record(BatchPlan(0, None, str(position)))
+
+    def _first_plan(self) -> BatchPlan:
+        """Batch 0 has nothing: it tells where the log is read from."""
+        return self._state.record(BatchPlan(0, None, str(self._source.position())))
 
     def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:
         if self._stop.is_set():
@@ -172,7 +179,11 @@ class _Session:
                     raise Unavailable("the log ended")
                 return plan, self._joining.joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
-            if self._state.record(plan) != plan:
+            properties = {
+                "cdc.source-time": str(batch.source_time),
+                "cdc.tables": json.dumps([name.escaped for name in commit.tables(batch)]),
+            }
+            if self._state.record(plan, properties) != plan:
                 raise Conflict(
                     f"pipeline '{self._settings.name}': another process has planned batch "
                     f"{number}, too; stop one of them"
