@@ -14,7 +14,7 @@ from headwater.cdc.mysql.log_stream import LogStream
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
-from headwater.storage.errors import Conflict, NotFound, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
 
 __all__ = ["ConsistentRead", "MySQLSource"]
 
@@ -109,6 +109,21 @@ class MySQLSource:
                     f"pipeline is at '{position}'; {remedy}, and keep the log for longer: "
                     "binlog_expire_logs_seconds"
                 )
+
+    def log_bytes_after(self, file: str, offset: int) -> int | None:
+        """How many bytes of the log follow an offset in one of its files; None if not known."""
+        try:
+            sizes = [
+                (str(name), int(str(size)))
+                for name, size, *_ in self._server.rows("SHOW BINARY LOGS")
+            ]
+        except HeadwaterError:
+            return None
+        names = [name for name, _ in sizes]
+        if file not in names:
+            return None
+        rest = sum(size for _, size in sizes[names.index(file) :])
+        return max(0, rest - offset)
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]

@@ -18,7 +18,7 @@ from headwater.cdc.ddl import (
 )
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.compression import expand
-from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query
+from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query, parse_rotation
 from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
 from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
 from headwater.cdc.mysql.log_chunks import LogChunks
@@ -62,6 +62,7 @@ _XA = re.compile(
 )
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _LOAD_HEAD_BYTES = 13
+_OFFSET_TURN = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,8 @@ class LogReader:
         self._names: dict[bytes, TableName | None] = {}
         # The tables of the open transaction, by their numbers.
         self._maps: dict[int, tuple[TableName, Event] | None] = {}
+        # Where the last event ends in the server's files, to tell how much is left.
+        self._file, self._offset, self._turns = "", 0, 0
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -213,6 +216,11 @@ class LogReader:
     def position(self) -> Position:
         """The end of the last batch."""
         return self._position
+
+    @property
+    def file_offset(self) -> tuple[str, int]:
+        """The server's file that is being read, and how many bytes of it were."""
+        return self._file, self._offset + self._turns * _OFFSET_TURN
 
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
@@ -316,6 +324,7 @@ class LogReader:
             return self._held.popleft()
         while True:
             for event in self._events:
+                self._locate(event)
                 done = self._read(event)
                 if done is not None:
                     return done
@@ -325,6 +334,16 @@ class LogReader:
             if chunk is None:
                 return None
             self._events = self._decoder.frame(chunk)
+
+    def _locate(self, event: Event) -> None:
+        """Note where an event ends in the server's files."""
+        if event.type is _T.ROTATE:
+            rotation = parse_rotation(event)
+            if rotation.file != self._file:
+                self._file, self._offset, self._turns = rotation.file, rotation.position, 0
+        elif event.end_position:
+            self._turns += event.end_position < self._offset
+            self._offset = event.end_position
 
     def _read(self, event: Event) -> _Transaction | None:
         """Take one event; the transaction if it ends with it."""

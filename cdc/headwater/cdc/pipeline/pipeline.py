@@ -177,6 +177,7 @@ class _Session:
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
                     raise Unavailable("the log ended")
+                self._progress.lags(self._source.log_bytes_after(*reader.file_offset))
                 return plan, self._joining.joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             properties = {
@@ -223,7 +224,8 @@ class _Session:
         states = self._events.apply(plan.number, states, batch, self._joining)
         states = self._joining.joined(states, batch)
         self._progress.states(states)
-        self._progress.batch_done(plan.number, position, batch.source_time)
+        lag = self._source.log_bytes_after(*reader.file_offset)
+        self._progress.batch_done(plan.number, position, batch.source_time, lag)
         reader.released()
         return states
 
