@@ -19,7 +19,7 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import start_findings
-from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TableState
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import after_batch
 from headwater.cdc.pipeline.targets import Targets
 from headwater.client.lake import Lake
@@ -115,6 +115,12 @@ class _Session:
     def run(self) -> bool:
         plan = self._state.plan() or self._first_plan()
         self._state.save_settings(self._settings.stored())
+        requests = self._state.requests()
+        if "restart" in requests:
+            plan = self._restarted(plan, requests)
+        elif "stop" in requests:
+            # It was meant for a process that ended before it saw it.
+            self._state.answer("stop")
         self._source.check_holds(self._source.parse(plan.end))
         start = self._source.parse(plan.end if plan.start is None else plan.start)
         log = self._source.open_log(
@@ -144,6 +150,22 @@ class _Session:
     def _first_plan(self) -> BatchPlan:
         """Batch 0 has nothing: it tells where the log is read from."""
         return self._state.record(BatchPlan(0, None, str(self._source.position())))
+
+    def _restarted(self, plan: BatchPlan, requests: Mapping[str, str]) -> BatchPlan:
+        """Go on where the source is now, and read all tables again: the log between may be lost."""
+        every = {
+            "resnapshot:" + name: ""
+            for name, state in plan.tables.items()
+            if state.phase is not TablePhase.GONE
+        }
+        states = self._asked_again(_by_name(plan), {**every, **requests})
+        tables = _escaped(states)
+        position = str(self._source.position())
+        # Two, as the log of the last one is read again.
+        for start in (plan.end, position):
+            plan = self._state.record(BatchPlan(plan.number + 1, start, position, tables))
+        self._state.answer(*requests)
+        return plan
 
     def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:
         if self._stop.is_set():
@@ -266,13 +288,19 @@ class _Session:
             return states
         if "stop" in requests:
             self._stop.set()
+        # They are answered when the states are recorded.
+        self._obeyed_requests = tuple(requests)
+        return self._asked_again(states, requests)
+
+    def _asked_again(
+        self, states: States, requests: Mapping[str, str]
+    ) -> dict[TableName, TableState]:
+        """The states when the tables that requests name are read again."""
         changed = dict(states)
         for name, value in requests.items():
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
-        # They are answered when the states are recorded.
-        self._obeyed_requests = tuple(requests)
         return changed
 
 
