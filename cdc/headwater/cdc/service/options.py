@@ -19,7 +19,7 @@ from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid, Unavailable
 
-__all__ = ["PASSWORD_VARIABLE", "PipelineOptions", "source_address"]
+__all__ = ["PASSWORD_VARIABLE", "PipelineOptions", "read_password", "source_address"]
 
 PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
 """The variable of the source's password."""
@@ -183,11 +183,20 @@ def source_address(
     if password is not None and password_file is not None:
         raise Invalid("the source's password is given twice: as text and as a file; give one")
     if password_file is not None:
-        password = _text(password_file).rstrip("\r\n")
+        password = read_password(password_file)
     address = Address.from_url(source, password)
     if password is None and not address.password:
         address = Address.from_url(source, os.environ.get(PASSWORD_VARIABLE))
     return address
+
+
+def read_password(file: str | os.PathLike[str] | None) -> str | None:
+    """The password in a file, without the end of its line; None without a file.
+
+    Raises:
+        Unavailable: It cannot be read.
+    """
+    return None if file is None else _text(file).rstrip("\r\n")
 
 
 def _text(path: str | os.PathLike[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -98,11 +97,19 @@ class StoredPipeline:
             raise NotFound(f"no pipeline has its state in database {target}; start one")
         self.state = state
 
-    @property
-    def settings(self) -> PipelineSettings | None:
-        """What it was started with last; None if it never was."""
+    def started_with(self) -> PipelineSettings:
+        """What it was started with last.
+
+        Raises:
+            NotFound: It never was.
+        """
         stored = self.state.settings()
-        return PipelineSettings.from_stored(self.name, self.target, stored) if stored else None
+        if not stored:
+            raise NotFound(
+                f"pipeline '{self.name}' into {self.target} was never started; start it: headwater "
+                "cdc mysql"
+            )
+        return PipelineSettings.from_stored(self.name, self.target, stored)
 
     def plan(self) -> BatchPlan:
         """The last plan.
@@ -113,32 +120,22 @@ class StoredPipeline:
         plan = self.state.plan()
         if plan is None:
             raise NotFound(
-                f"pipeline '{self.name}' into {self.target} has not begun; start it: headwater cdc"
+                f"pipeline '{self.name}' into {self.target} has not begun; start it: headwater "
+                "cdc mysql"
             )
         return plan
 
-    def source(
-        self,
-        password: str | None = None,
-        password_file: str | os.PathLike[str] | None = None,
-    ) -> MySQLSource:
+    def source(self, password: str | None = None) -> MySQLSource:
         """A connection to the source.
 
         Raises:
             HeadwaterError: There is none.
         """
-        settings = self.settings
-        if settings is None:
-            raise NotFound(f"pipeline '{self.name}' was never started")
-        return MySQLSource(source_address(settings.source, password, password_file))
+        return MySQLSource(source_address(self.started_with().source, password))
 
-    def status(
-        self,
-        password: str | None = None,
-        password_file: str | os.PathLike[str] | None = None,
-    ) -> PipelineStatus:
+    def status(self, password: str | None = None) -> PipelineStatus:
         """Where it is; the source is asked if it can be."""
-        plan, settings = self.plan(), self.settings
+        plan = self.plan()
         user = self.state.commit_user
         table = self._lake.table(f"{self.target}.{STATE_TABLE}")
         properties = list(_properties(table, user, "cdc.position"))
@@ -148,7 +145,7 @@ class StoredPipeline:
         ]
         is_running, is_current, problem = None, False, None
         try:
-            with closing(self.source(password, password_file)) as source:
+            with closing(self.source(password)) as source:
                 is_running = source.is_locked(self.name)
                 end = source.parse(plan.end)
                 is_current = contains(end, source.position())
@@ -157,7 +154,7 @@ class StoredPipeline:
         batch = _last_of_all(plan, properties, tables)
         return PipelineStatus(
             self.name,
-            "" if settings is None else settings.source,
+            self.state.settings().get("source", ""),
             self.target,
             batch,
             plan.end,
@@ -212,7 +209,7 @@ def find_pipelines(
     if not pipelines:
         named = "" if name is None else f" '{name}'"
         into = "" if target is None else f" into database {target}"
-        raise NotFound(f"the lake has no pipeline{named}{into}; see headwater cdc status")
+        raise NotFound(f"the lake has no pipeline{named}{into}; start one: headwater cdc mysql")
     return pipelines
 
 
