@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,7 +76,8 @@ def status(
         state = pipeline.status(password)
         if state.problem is not None:
             print(f"headwater: {printable(state.problem)}", file=sys.stderr)
-        rows += [_status_row(state, table) for table in state.tables or [None]]
+        tables: Sequence[TableStatus | None] = state.tables or [None]
+        rows += [_status_row(state, table) for table in tables]
     print_rows(_STATUS, rows, as_json=as_json)
 
 
@@ -169,7 +171,7 @@ def verify(
     The exit code is 1 if any does.
     """
     require("cdc", "headwater cdc verify")
-    from headwater.cdc.service import verify as comparison
+    from headwater.cdc.service import verify as comparison  # type: ignore[attr-defined,unused-ignore]
     from headwater.cdc.service.options import read_password, source_address
     from headwater.cdc.service.status import the_pipeline
 
