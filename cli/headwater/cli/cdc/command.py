@@ -11,6 +11,7 @@ import typer
 
 from headwater.catalog.table.display import time_text
 from headwater.cli.cdc import follow
+from headwater.cli.cdc.demo import demo
 from headwater.cli.connection import on_lake
 from headwater.cli.extras import require
 from headwater.cli.output import AsJson, Cell, print_rows
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("mysql")(follow.mysql)
 app.command("run")(follow.run)
 app.command("check")(follow.check)
+app.command("demo")(demo)
 
 _STATUS = (
     *("pipeline", "running", "batch", "lag seconds", "table", "target"),
