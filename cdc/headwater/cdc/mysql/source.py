@@ -20,6 +20,7 @@ __all__ = ["ConsistentRead", "MySQLSource"]
 
 # Other replicas of the server must not have the reader's number; theirs are small as a rule.
 _SERVER_IDS = (1 << 31, (1 << 32) - 1)
+_MAX_OFFSET = 1 << 32
 _LOCK_PREFIX = "headwater_cdc_"
 _MAX_LOCK_NAME = 64
 _VISIBLE_SECONDS = 60
@@ -111,7 +112,12 @@ class MySQLSource:
                 )
 
     def log_bytes_after(self, file: str, offset: int) -> int | None:
-        """How many bytes of the log follow an offset in one of its files; None if not known."""
+        """How many bytes of the log follow an offset in one of its files; None if not known.
+
+        Args:
+            file: The file.
+            offset: The offset, as events have it: modulo 4 GiB.
+        """
         try:
             sizes = [
                 (str(name), int(str(size)))
@@ -122,8 +128,8 @@ class MySQLSource:
         names = [name for name, _ in sizes]
         if file not in names:
             return None
-        rest = sum(size for _, size in sizes[names.index(file) :])
-        return max(0, rest - offset)
+        first, *later = (size for _, size in sizes[names.index(file) :])
+        return None if first >= _MAX_OFFSET else max(0, first - offset) + sum(later)
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]

@@ -62,7 +62,6 @@ _XA = re.compile(
 )
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _LOAD_HEAD_BYTES = 13
-_OFFSET_TURN = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ class LogReader:
         # The tables of the open transaction, by their numbers.
         self._maps: dict[int, tuple[TableName, Event] | None] = {}
         # Where the last event ends in the server's files, to tell how much is left.
-        self._file, self._offset, self._turns = "", 0, 0
+        self._file, self._offset = "", 0
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -219,8 +218,8 @@ class LogReader:
 
     @property
     def file_offset(self) -> tuple[str, int]:
-        """The server's file that is being read, and how many bytes of it were."""
-        return self._file, self._offset + self._turns * _OFFSET_TURN
+        """The server's file that is being read, and how many bytes of it were, modulo 4 GiB."""
+        return self._file, self._offset
 
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
@@ -324,7 +323,7 @@ class LogReader:
             return self._held.popleft()
         while True:
             for event in self._events:
-                self._locate(event)
+                self._offset = event.end_position or self._offset
                 done = self._read(event)
                 if done is not None:
                     return done
@@ -335,16 +334,6 @@ class LogReader:
                 return None
             self._events = self._decoder.frame(chunk)
 
-    def _locate(self, event: Event) -> None:
-        """Note where an event ends in the server's files."""
-        if event.type is _T.ROTATE:
-            rotation = parse_rotation(event)
-            if rotation.file != self._file:
-                self._file, self._offset, self._turns = rotation.file, rotation.position, 0
-        elif event.end_position:
-            self._turns += event.end_position < self._offset
-            self._offset = event.end_position
-
     def _read(self, event: Event) -> _Transaction | None:
         """Take one event; the transaction if it ends with it."""
         kind = event.type
@@ -354,6 +343,8 @@ class LogReader:
                 done = self._read(inner) or done
             return done
         if kind in _SILENT or not isinstance(kind, EventType):
+            if kind is _T.ROTATE:
+                self._file = parse_rotation(event).file
             return None
         if is_gtid_event(event):
             if self._open is not None:

@@ -30,7 +30,7 @@ __all__ = ["Pipeline"]
 _LOCK_SECONDS = 10.0
 # A position is recorded without changes of followed tables, too, lest the log is purged behind it.
 _QUIET_SECONDS = 60.0
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 
 States = Mapping[TableName, TableState]
 
@@ -81,14 +81,14 @@ class Pipeline:
                     self.progress.waits(None)
                     return _Session(self, self._lake, source, goal, self._stop).run()
             except Unavailable as error:
-                if monotonic() - begun > 2 * _LONGEST_WAIT:
+                if monotonic() - begun > 2 * _MAX_WAIT:
                     wait = _FIRST_WAIT
-                if once and wait > _LONGEST_WAIT / 2:
+                if once and wait > _MAX_WAIT / 2:
                     raise
                 self.progress.waits(error.message)
             if self._stop.wait(wait):
                 return True
-            wait = min(2 * wait, _LONGEST_WAIT)
+            wait = min(2 * wait, _MAX_WAIT)
 
 
 class _Session:
