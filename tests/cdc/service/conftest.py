@@ -15,7 +15,18 @@ from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.service import PASSWORD_VARIABLE
 from headwater.client import Lake, connect
 
-__all__ = ["headwater"]
+__all__ = ["headwater", "source_url", "until"]
+
+
+def source_url(address: Address) -> str:
+    """The URL of a source, without its password."""
+    return f"mysql://{address.user}@{address.host}:{address.port}"
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; the test's own time limit ends it."""
+    while not condition():
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +65,7 @@ def store(mariadb: SourceServer) -> Iterator[SourceServer]:
 def options(store: SourceServer) -> dict[str, Any]:
     """The options of a pipeline that follows it."""
     return {
-        "source": store.url,
+        "source": source_url(store.address),
         "include": f"{store.database}.*",
         "target": "lake",
         "name": "shop",
@@ -65,7 +76,7 @@ def options(store: SourceServer) -> dict[str, Any]:
 @pytest.fixture
 def new_user(store: SourceServer) -> Iterator[Callable[..., str]]:
     """Makes a user with privileges such as ``SELECT ON *.*``, and gives the source's URL for it."""
-    address = Address.from_url(store.url)
+    address = store.address
     users = []
     with MySQLServer(Address(address.host, address.port, "root", "")) as server:
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.cdc.service.conftest import until
 from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
@@ -16,12 +17,6 @@ from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Unsupported
 
 pytestmark = pytest.mark.mariadb
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; the test's own time limit ends it."""
-    while not condition():
-        pass
 
 
 def items(lake: Lake) -> list[tuple[int, str]]:

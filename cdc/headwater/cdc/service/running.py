@@ -88,6 +88,9 @@ class RunningPipeline:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+        if isinstance(error, KeyboardInterrupt):
+            # Asked twice: what was planned is committed by the next start.
+            return
         self._thread.join()
         # What went wrong in the block is not hidden by what ended the pipeline.
         if error is None:
