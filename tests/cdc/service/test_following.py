@@ -33,7 +33,8 @@ def following(source: SourceServer) -> Iterator[dict[str, Any]]:
 
 
 def count(lake: Lake) -> int:
-    return lake.table("lake.orders").scan().to_arrow().num_rows
+    rows: int = lake.table("lake.orders").scan().to_arrow().num_rows
+    return rows
 
 
 def test_it_is_followed_watched_and_stopped(
