@@ -15,7 +15,7 @@ COPY migrations migrations
 RUN python -m venv /opt/headwater \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt --upgrade pip \
     && /opt/headwater/bin/pip install --no-cache-dir --constraint constraints.txt \
-        --build-constraint constraints.txt ".[server,postgresql,mysql,s3]" \
+        --build-constraint constraints.txt ".[server,postgresql,mysql,cdc,s3]" \
     && /opt/headwater/bin/pip uninstall --yes --quiet pip
 # What a server has no use for: others' tests, and what only compilers read.
 RUN find /opt/headwater -depth -type d \( -name tests -o -name include \) -exec rm -rf {} + \

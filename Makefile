@@ -68,6 +68,10 @@ java:
 demo: java $(READY) ## Run the whole of Headwater on a year of real flights (ARGS=--keep leaves it running)
 	@$(BIN)/headwater demo $(ARGS)
 
+.PHONY: demo-cdc
+demo-cdc: $(READY) ## Follow a year of real flights from a MariaDB server into a lake while they change
+	@$(BIN)/headwater cdc demo $(ARGS)
+
 # What developers run
 
 .PHONY: test

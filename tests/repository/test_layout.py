@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("storage", "catalog", "client", "server", "spark", "cli", "migrations")
+ROOTS = ("storage", "catalog", "client", "server", "spark", "cdc", "cli", "migrations")
 
 
 def tracked() -> list[Path]:
@@ -25,29 +25,29 @@ def tracked() -> list[Path]:
 def test_no_root_claims_the_namespace() -> None:
     stray = [
         str(path.relative_to(ROOT))
-        for room in ROOMS
-        for path in (ROOT / room).glob("headwater/__init__.py*")
+        for root in ROOTS
+        for path in (ROOT / root).glob("headwater/__init__.py*")
     ]
-    assert not stray, f"{stray}: one such file hides the six other roots from an editable install"
+    assert not stray, f"{stray}: one such file hides the seven other roots from an editable install"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_each_room_is_a_typed_package(room: str) -> None:
-    package = ROOT / room / "headwater" / room
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_root_is_a_typed_package(root: str) -> None:
+    package = ROOT / root / "headwater" / root
     assert (package / "__init__.py").is_file()
     assert (package / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_build_and_the_fences_know_each_room(room: str) -> None:
+@pytest.mark.parametrize("root", ROOTS)
+def test_the_build_and_the_fences_know_each_root(root: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     build = project["tool"]["hatch"]["build"]
-    assert room in build["dev-mode-dirs"]
-    assert f"{room}/headwater" in build["targets"]["wheel"]["packages"]
-    assert room in project["tool"]["mypy"]["files"]
-    assert f"headwater.{room}" in project["tool"]["importlinter"]["root_packages"]
+    assert root in build["dev-mode-dirs"]
+    assert f"{root}/headwater" in build["targets"]["wheel"]["packages"]
+    assert root in project["tool"]["mypy"]["files"]
+    assert f"headwater.{root}" in project["tool"]["importlinter"]["root_packages"]
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    assert f"headwater.{room}" in {name for layer in layers for name in layer.split(" | ")}
+    assert f"headwater.{root}" in {name for layer in layers for name in layer.split(" | ")}
 
 
 def test_constraints_are_names_and_versions_only() -> None:

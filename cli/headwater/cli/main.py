@@ -34,6 +34,7 @@ from headwater.cli import (
     view,
     warehouse,
 )
+from headwater.cli.cdc import command as cdc
 from headwater.cli.printable_stream import printable_output
 from headwater.cli.sql import command as sql
 from headwater.storage.errors import HeadwaterError
@@ -70,6 +71,7 @@ for _group, _name in (
     (policy.app, "policy"),
     (label.app, "label"),
     (dropped.app, "dropped"),
+    (cdc.app, "cdc"),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=_CATALOG)
 app.command("sql", rich_help_panel=_CATALOG)(sql.sql)

@@ -23,6 +23,7 @@ from headwater.catalog.model.temporary_keys import TemporaryKey
 from headwater.catalog.table.display import Display
 from headwater.catalog.table.system_table import SystemTable, system_table_of
 from headwater.catalog.table.table import Table
+from headwater.client.cdc import ChangeDataCapture, change_data_capture
 from headwater.client.inspect import LakeInspect
 from headwater.storage.errors import (
     AlreadyExists,
@@ -92,6 +93,15 @@ class Lake:
     def warehouse(self) -> str:
         """The warehouse's name."""
         return self._catalog.warehouse
+
+    @property
+    def cdc(self) -> ChangeDataCapture:
+        """Databases that are followed into this lake: ``lake.cdc.mysql(...)``.
+
+        Raises:
+            Unsupported: A package that it needs is not installed.
+        """
+        return change_data_capture(self)
 
     def close(self) -> None:
         """Give back connections."""

@@ -55,8 +55,6 @@ def test_an_escaped_name_means_itself_alone(database: str, table: str) -> None:
 def test_a_selection_includes_and_excludes() -> None:
     names = [name(text) for text in ("shop.orders", "shop.logs", "other.t")]
     selection = Selection.parse(["shop.*"], ["*.logs"])
-    assert [str(each) for each in selection.choose(names)] == ["shop.orders"]
-    with pytest.raises(Invalid, match=r"'nothing\.\*' matches no table of the source"):
-        Selection.parse(["shop.*", "nothing.*"]).choose(names)
+    assert [str(table) for table in names if selection.matches(table)] == ["shop.orders"]
     with pytest.raises(Invalid, match="no table is included"):
         Selection.parse([])

@@ -79,15 +79,3 @@ class Selection:
         """Whether a table is followed."""
         is_included = any(pattern.matches(name) for pattern in self.include)
         return is_included and not any(pattern.matches(name) for pattern in self.exclude)
-
-    def choose(self, names: Iterable[TableName]) -> list[TableName]:
-        """The tables that are followed.
-
-        Raises:
-            Invalid: A pattern to include matches none of them.
-        """
-        every = list(names)
-        for pattern in self.include:
-            if not any(pattern.matches(name) for name in every):
-                raise Invalid(f"'{pattern.text}' matches no table of the source; {_FORM}")
-        return [name for name in every if self.matches(name)]

@@ -14,12 +14,13 @@ from headwater.cdc.mysql.log_stream import LogStream
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
-from headwater.storage.errors import Conflict, NotFound, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
 
 __all__ = ["ConsistentRead", "MySQLSource"]
 
 # Other replicas of the server must not have the reader's number; theirs are small as a rule.
 _SERVER_IDS = (1 << 31, (1 << 32) - 1)
+_MAX_OFFSET = 1 << 32
 _LOCK_PREFIX = "headwater_cdc_"
 _MAX_LOCK_NAME = 64
 _VISIBLE_SECONDS = 60
@@ -109,6 +110,26 @@ class MySQLSource:
                     f"pipeline is at '{position}'; {remedy}, and keep the log for longer: "
                     "binlog_expire_logs_seconds"
                 )
+
+    def log_bytes_after(self, file: str, offset: int) -> int | None:
+        """How many bytes of the log follow an offset in one of its files; None if not known.
+
+        Args:
+            file: The file.
+            offset: The offset, as events have it: modulo 4 GiB.
+        """
+        try:
+            sizes = [
+                (str(name), int(str(size)))
+                for name, size, *_ in self._server.rows("SHOW BINARY LOGS")
+            ]
+        except HeadwaterError:
+            return None
+        names = [name for name, _ in sizes]
+        if file not in names:
+            return None
+        first, *later = (size for _, size in sizes[names.index(file) :])
+        return None if first >= _MAX_OFFSET else max(0, first - offset) + sum(later)
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]

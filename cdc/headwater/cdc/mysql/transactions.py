@@ -18,7 +18,7 @@ from headwater.cdc.ddl import (
 )
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.compression import expand
-from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query
+from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query, parse_rotation
 from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
 from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
 from headwater.cdc.mysql.log_chunks import LogChunks
@@ -204,6 +204,8 @@ class LogReader:
         self._names: dict[bytes, TableName | None] = {}
         # The tables of the open transaction, by their numbers.
         self._maps: dict[int, tuple[TableName, Event] | None] = {}
+        # Where the last event ends in the server's files, to tell how much is left.
+        self._file, self._offset = "", 0
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -213,6 +215,11 @@ class LogReader:
     def position(self) -> Position:
         """The end of the last batch."""
         return self._position
+
+    @property
+    def file_offset(self) -> tuple[str, int]:
+        """The server's file that is being read, and how many bytes of it were, modulo 4 GiB."""
+        return self._file, self._offset
 
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
@@ -316,6 +323,7 @@ class LogReader:
             return self._held.popleft()
         while True:
             for event in self._events:
+                self._offset = event.end_position or self._offset
                 done = self._read(event)
                 if done is not None:
                     return done
@@ -335,6 +343,8 @@ class LogReader:
                 done = self._read(inner) or done
             return done
         if kind in _SILENT or not isinstance(kind, EventType):
+            if kind is _T.ROTATE:
+                self._file = parse_rotation(event).file
             return None
         if is_gtid_event(event):
             if self._open is not None:

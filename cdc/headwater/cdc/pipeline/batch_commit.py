@@ -118,6 +118,12 @@ class BatchCommit:
         """Whether all ranges are read that could be."""
         return all(part.feed is None or part.feed.is_done for part in self._parts.values())
 
+    def tables(self, batch: LogBatch) -> list[TableName]:
+        """The tables that commit something for the batch."""
+        logged = () if batch.changes else batch.rows
+        followed = (name for name, state in self._states.items() if state.is_followed)
+        return [name for name in followed if name in self._parts or name in logged]
+
     def finish_reading(self, states: States) -> States:
         """Wait for the ranges that are being read; the states with what the batch has read."""
         changed = dict(states)

@@ -50,27 +50,6 @@ class Joining:
         """Whether tables wait to be followed."""
         return bool(self._wanted or self._read)
 
-    def check_start(self) -> None:
-        """Check that the tables can be followed, before anything is created.
-
-        Raises:
-            Invalid: Some cannot; all reasons are named.
-        """
-        tables = read_tables(self._source.server, mapping=self._settings.type_mapping)
-        every = [table.name for table in tables.followed]
-        every += [finding.table for finding in tables.findings if finding.table is not None]
-        chosen = set(self._selection.choose(sorted(set(every))))
-        problems = [str(f) for f in tables.findings if f.table in chosen]
-        names = self._targets.names(sorted(chosen))
-        for table in tables.followed:
-            if table.name in chosen:
-                try:
-                    self._targets.check(names[table.name], table)
-                except Invalid as error:
-                    problems.append(error.message)
-        if problems:
-            raise Invalid(f"pipeline '{self._settings.name}' cannot start: {'; '.join(problems)}")
-
     def begin(self, states: States) -> None:
         """Look for tables that are not followed yet."""
         tables = read_tables(self._source.server, mapping=self._settings.type_mapping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Event
@@ -18,7 +19,8 @@ from headwater.cdc.pipeline.joining import Joining
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TableState
+from headwater.cdc.pipeline.start_check import start_findings
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import after_batch
 from headwater.cdc.pipeline.targets import Targets
 from headwater.client.lake import Lake
@@ -29,7 +31,7 @@ __all__ = ["Pipeline"]
 _LOCK_SECONDS = 10.0
 # A position is recorded without changes of followed tables, too, lest the log is purged behind it.
 _QUIET_SECONDS = 60.0
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 
 States = Mapping[TableName, TableState]
 
@@ -80,14 +82,14 @@ class Pipeline:
                     self.progress.waits(None)
                     return _Session(self, self._lake, source, goal, self._stop).run()
             except Unavailable as error:
-                if monotonic() - begun > 2 * _LONGEST_WAIT:
+                if monotonic() - begun > 2 * _MAX_WAIT:
                     wait = _FIRST_WAIT
-                if once and wait > _LONGEST_WAIT / 2:
+                if once and wait > _MAX_WAIT / 2:
                     raise
                 self.progress.waits(error.message)
             if self._stop.wait(wait):
                 return True
-            wait = min(2 * wait, _LONGEST_WAIT)
+            wait = min(2 * wait, _MAX_WAIT)
 
 
 class _Session:
@@ -103,6 +105,7 @@ class _Session:
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
         self._source, self._goal, self._stop = source, goal, stop
+        self._check_start(lake)
         self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
         self._targets = Targets(lake, self._settings)
         self._cascades = Cascades(source, self._targets, self._settings.bad_dates)
@@ -116,6 +119,12 @@ class _Session:
     def run(self) -> bool:
         plan = self._state.plan() or self._first_plan()
         self._state.save_settings(self._settings.stored())
+        requests = self._state.requests()
+        if "restart" in requests:
+            plan = self._restarted(plan, requests)
+        elif "stop" in requests:
+            # It was meant for a process that ended before it saw it.
+            self._state.answer("stop")
         self._source.check_holds(self._source.parse(plan.end))
         start = self._source.parse(plan.end if plan.start is None else plan.start)
         log = self._source.open_log(
@@ -130,17 +139,37 @@ class _Session:
                 plan, states = self._next(plan, states, reader)
         return all(state.is_followed or not state.reason for state in states.values())
 
-    def _first_plan(self) -> BatchPlan:
-        """Batch 0 has nothing: it tells where the log is read from."""
-        findings = self._source.server.findings()
+    def _check_start(self, lake: Lake) -> None:
+        """Check a new pipeline, before anything is created."""
+        settings = self._settings
+        state = PipelineState.existing(lake, settings.target, settings.name)
+        if state is not None and state.plan() is not None:
+            return
+        findings = start_findings(lake, self._source.server, settings)
         if findings:
             raise Invalid(
-                f"the source at {self._source.address} cannot be followed: "
-                f"{'; '.join(map(str, findings))}; see headwater cdc check"
+                f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
-        position = self._source.position()
-        self._joining.check_start()
-        return self._state.record(BatchPlan(0, None, str(position)))
+
+    def _first_plan(self) -> BatchPlan:
+        """Batch 0 has nothing: it tells where the log is read from."""
+        return self._state.record(BatchPlan(0, None, str(self._source.position())))
+
+    def _restarted(self, plan: BatchPlan, requests: Mapping[str, str]) -> BatchPlan:
+        """Go on where the source is now, and read all tables again: the log between may be lost."""
+        every = {
+            "resnapshot:" + name: ""
+            for name, state in plan.tables.items()
+            if state.phase is not TablePhase.GONE
+        }
+        states = self._asked_again(_by_name(plan), {**every, **requests})
+        tables = _escaped(states)
+        position = str(self._source.position())
+        # Two, as the log of the last one is read again.
+        for start in (plan.end, position):
+            plan = self._state.record(BatchPlan(plan.number + 1, start, position, tables))
+        self._state.answer(*requests)
+        return plan
 
     def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:
         if self._stop.is_set():
@@ -174,10 +203,14 @@ class _Session:
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
                     raise Unavailable("the log ended")
-                self._cascades.forget()
-                return plan, self._joining.joined(states, batch)
+                self._progress.lags(self._source.log_bytes_after(*reader.file_offset))
+                return plan, self._joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
-            if self._state.record(plan) != plan:
+            properties = {
+                "cdc.source-time": str(batch.source_time),
+                "cdc.tables": json.dumps([name.escaped for name in commit.tables(batch)]),
+            }
+            if self._state.record(plan, properties) != plan:
                 raise Conflict(
                     f"pipeline '{self._settings.name}': another process has planned batch "
                     f"{number}, too; stop one of them"
@@ -216,14 +249,18 @@ class _Session:
         position = str(batch.end)
         states = after_batch(states, batch, outcome, self._source)
         states = self._events.apply(plan.number, states, batch, self._joining)
-        known = len(states)
-        states = self._joining.joined(states, batch)
-        if batch.changes or len(states) != known:
-            self._cascades.forget()
+        states = self._joined(states, batch)
         self._progress.states(states)
-        self._progress.batch_done(plan.number, position, batch.source_time)
+        lag = self._source.log_bytes_after(*reader.file_offset)
+        self._progress.batch_done(plan.number, position, batch.source_time, lag)
         reader.released()
         return states
+
+    def _joined(self, states: States, batch: LogBatch) -> States:
+        joined = self._joining.joined(states, batch)
+        if batch.changes or len(joined) != len(states):
+            self._cascades.forget()
+        return joined
 
     def _is_worth_a_plan(
         self, plan: BatchPlan, states: States, batch: LogBatch, commit: BatchCommit
@@ -262,13 +299,19 @@ class _Session:
             return states
         if "stop" in requests:
             self._stop.set()
+        # They are answered when the states are recorded.
+        self._obeyed_requests = tuple(requests)
+        return self._asked_again(states, requests)
+
+    def _asked_again(
+        self, states: States, requests: Mapping[str, str]
+    ) -> dict[TableName, TableState]:
+        """The states when the tables that requests name are read again."""
         changed = dict(states)
         for name, value in requests.items():
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
-        # They are answered when the states are recorded.
-        self._obeyed_requests = tuple(requests)
         return changed
 
 

@@ -71,6 +71,11 @@ class ProgressLog:
             time = source_time or self._progress.source_time
             self._progress = PipelineProgress(number, position, time, lag_bytes)
 
+    def lags(self, lag_bytes: int | None) -> None:
+        """Note how much of the log is left after a round without changes of followed tables."""
+        with self._lock:
+            self._progress = replace(self._progress, lag_bytes=lag_bytes)
+
     def waits(self, reason: str | None) -> None:
         """Note what the pipeline waits for."""
         with self._lock:

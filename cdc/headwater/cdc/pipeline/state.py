@@ -288,6 +288,22 @@ class PipelineState:
         )
         return cls(table, pipeline)
 
+    @classmethod
+    def existing(cls, lake: Lake, database: str, pipeline: str) -> Self | None:
+        """The state of a pipeline; None if there is no state table. Nothing is created.
+
+        Raises:
+            Invalid: As the class.
+        """
+        name = f"{database}.{STATE_TABLE}"
+        return cls(lake.table(name), pipeline) if lake.table_exists(name) else None
+
+    def pipelines(self) -> list[str]:
+        """The names of all pipelines that have their state in the same table."""
+        return sorted(
+            set(self._table.scan(columns=["pipeline"]).to_arrow()["pipeline"].to_pylist())
+        )
+
     @property
     def commit_user(self) -> str:
         """The user of the pipeline's commits, of its plans and of the rows of its batches."""
@@ -318,11 +334,12 @@ class PipelineState:
             tables[source] = self._parsed(TableState, item, value)
         return BatchPlan(bounds.number, bounds.start, bounds.end, tables)
 
-    def record(self, plan: BatchPlan) -> BatchPlan:
+    def record(self, plan: BatchPlan, properties: Mapping[str, str] | None = None) -> BatchPlan:
         """Record the plan of a batch, as one commit of its number.
 
         Args:
             plan: The plan after the last one, or the last one again.
+            properties: What else the commit's snapshot has, besides the position.
 
         Returns:
             The plan that counts: the one that a process recorded first under this number.
@@ -347,7 +364,7 @@ class PipelineState:
             pa.array(["+U"] * len(items) + ["-D"] * len(gone)),
             commit_user=self.commit_user,
             commit_identifier=plan.number,
-            properties={"cdc.position": plan.end},
+            properties={"cdc.position": plan.end, **(properties or {})},
         )
         recorded = self.plan()
         if recorded is None or recorded.number != plan.number:

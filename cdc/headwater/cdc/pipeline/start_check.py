@@ -1,0 +1,128 @@
+"""What keeps a pipeline from being started, before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import STATE_TABLE
+from headwater.cdc.pipeline.targets import Targets
+from headwater.client.lake import Lake
+from headwater.storage.errors import Forbidden, Invalid, NotFound
+
+__all__ = ["start_findings"]
+
+
+def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) -> list[Finding]:
+    """Everything that keeps a new pipeline from following its tables.
+
+    Args:
+        lake: The lake; nothing is created.
+        server: The source.
+        settings: The pipeline's.
+
+    Raises:
+        Forbidden, Unavailable: The source or the lake cannot be asked.
+    """
+    tables = read_tables(server, mapping=settings.type_mapping)
+    names = {table.name for table in tables.followed}
+    names |= {finding.table for finding in tables.findings if finding.table is not None}
+    selection = settings.selection()
+    chosen = sorted(name for name in names if selection.matches(name))
+    followed = [table for table in tables.followed if selection.matches(table.name)]
+    findings = server.findings()
+    for pattern in selection.include:
+        if not any(pattern.matches(name) for name in names):
+            findings.append(
+                Finding(
+                    f"pattern '{pattern.text}'",
+                    f"it matches no table of the source that user '{server.address.user}' sees",
+                    "correct it, or grant the user SELECT on the tables",
+                )
+            )
+    findings += (finding for finding in tables.findings if finding.table in chosen)
+    findings += _privileges(server, followed)
+    findings += _clashes(chosen, settings.target)
+    findings += _target(lake, settings.target) or _existing(lake, settings, followed)
+    return findings
+
+
+def _privileges(server: MySQLServer, tables: Sequence[SourceTable]) -> Iterator[Finding]:
+    """Tables that the user sees and may not read."""
+    for table in tables:
+        columns = ", ".join(_quoted(column.name) for column in table.columns)
+        name = ".".join(map(_quoted, (table.name.database, table.name.table)))
+        try:
+            server.rows(f"SELECT {columns} FROM {name} LIMIT 0")
+        except Forbidden:
+            user = server.address.user
+            yield Finding(
+                f"table {table.name}",
+                f"user '{user}' may not read it",
+                f"GRANT SELECT ON {name} TO '{user}'",
+                table.name,
+            )
+
+
+def _clashes(chosen: Sequence[TableName], target: str) -> Iterator[Finding]:
+    """Tables that would have one table of the lake."""
+    taken: dict[str, TableName] = {}
+    for name in chosen:
+        # Most engines take names in another case for the same table.
+        other = taken.setdefault(name.table.lower(), name)
+        if other != name:
+            yield Finding(
+                f"table {name}",
+                f"it and {other} are both table {target}.{name.table} of the lake",
+                "exclude one of them, or follow them with two pipelines into two databases",
+                name,
+            )
+        if name.table.lower() == STATE_TABLE:
+            yield Finding(
+                f"table {name}",
+                f"table {target}.{name.table} of the lake is where pipelines keep their state",
+                "leave it out with --exclude, or rename it",
+                name,
+            )
+
+
+def _target(lake: Lake, target: str) -> list[Finding]:
+    try:
+        lake.get_database(target)
+    except NotFound:
+        return [
+            Finding(
+                f"target '{target}'",
+                "it is not a database of the lake",
+                f"create it: headwater database create {target}",
+            )
+        ]
+    return []
+
+
+def _existing(
+    lake: Lake, settings: PipelineSettings, tables: Sequence[SourceTable]
+) -> list[Finding]:
+    """Tables of the lake that have another schema."""
+    targets = Targets(lake, settings)
+    present = {name.lower() for name in lake.list_tables(settings.target)}
+    findings = []
+    for table in tables:
+        if table.name.table.lower() not in present:
+            continue
+        target = targets.name(table.name)
+        try:
+            targets.check(target, table)
+        except Invalid as error:
+            problem, _, remedy = error.message.rpartition("; ")
+            problem = problem.partition(": ")[2]
+            subject = f"table {target} of the lake"
+            findings.append(Finding(subject, problem, remedy, table.name))
+    return findings
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,66 @@
+"""What ``lake.cdc`` is."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from headwater.cdc.model.tables import Finding
+from headwater.cdc.service.options import PipelineOptions
+from headwater.cdc.service.requests import request_resnapshot, request_stop
+from headwater.cdc.service.running import RunningPipeline, check, start
+from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
+from headwater.client.cdc import FollowOptions
+from headwater.client.lake import Lake
+
+__all__ = ["LakeCdc"]
+
+
+class LakeCdc:
+    """Databases that are followed into a lake.
+
+    Args:
+        lake: The lake.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def mysql(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
+        """Follow tables of MySQL or MariaDB, in a thread; see `ChangeDataCapture.mysql`."""
+        return start(self._lake, PipelineOptions.parse({**options, "once": once}))
+
+    def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
+        """Everything that keeps a pipeline from being started; see `ChangeDataCapture.check`."""
+        return check(self._lake, PipelineOptions.parse(options))
+
+    def status(
+        self,
+        *,
+        target: str | None = None,
+        name: str | None = None,
+        password: str | None = None,
+    ) -> list[PipelineStatus]:
+        """Where pipelines are; see `ChangeDataCapture.status`."""
+        return [pipeline.status(password) for pipeline in find_pipelines(self._lake, target, name)]
+
+    def stop(
+        self,
+        *,
+        target: str | None = None,
+        name: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        """Stop a pipeline that another process runs; see `ChangeDataCapture.stop`."""
+        request_stop(the_pipeline(self._lake, target, name), password=password)
+
+    def resnapshot(
+        self,
+        *tables: str,
+        replace: bool = False,
+        target: str | None = None,
+        name: str | None = None,
+        password: str | None = None,
+    ) -> bool:
+        """Read tables again; see `ChangeDataCapture.resnapshot`."""
+        pipeline = the_pipeline(self._lake, target, name)
+        return request_resnapshot(pipeline, tables, replace=replace, password=password)

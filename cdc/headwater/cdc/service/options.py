@@ -1,0 +1,232 @@
+"""The options of a pipeline: from Python, from a command line and from a YAML file."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from sqlalchemy.engine import make_url
+
+from headwater.cdc.mysql.column_types import parse_type_mapping
+from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.text_values import BadDates
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
+from headwater.cdc.sink.schema_changes import Narrowing
+from headwater.storage.errors import Invalid, Unavailable
+
+__all__ = ["PASSWORD_VARIABLE", "PipelineOptions", "read_password", "source_address"]
+
+PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
+"""The variable of the source's password."""
+
+_DEFAULT_PORT = 3306
+_TUNING = ("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers")
+
+
+def _list(value: object) -> object:
+    """One text is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+def _names(value: object) -> object:
+    """Names with commas between them, as Paimon writes them, or a list of names."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return value
+
+
+def _option_values(value: object) -> object:
+    """Options as text: YAML has numbers and truth values, too."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        str(key): str(item).lower() if isinstance(item, bool | int | float) else item
+        for key, item in value.items()
+    }
+
+
+def _hyphenated(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class PipelineOptions(BaseModel):
+    """The options of a pipeline, by the names that they have everywhere.
+
+    Attributes:
+        source: ``mysql://user@host:port`` or ``mariadb://…``.
+        target: The lake's database.
+        include, exclude: Patterns of tables, such as ``shop.*``.
+        name: The pipeline's name; derived from the source's host and the target unless given.
+        password, password_file: The source's password, or the file that it is in.
+        type_mapping: Choices of types in the lake, by Paimon's names.
+        bad_dates: ``fail`` or ``null``, for dates that the lake does not have.
+        on_drop: ``keep`` or ``drop``, for the lake's table when the source's is dropped.
+        narrowing: ``keep`` or ``fail``, for the wider type when a column is narrowed.
+        table_options: Options of tables that are created in the lake.
+        once: Whether to end when all that the source has at the start is committed.
+        metrics_port: The port of Prometheus metrics; none unless given.
+        batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers: See
+            `PipelineSettings`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=_hyphenated, validate_by_name=True
+    )
+
+    source: str
+    target: str
+    include: Annotated[tuple[str, ...], BeforeValidator(_list)]
+    exclude: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    name: str | None = None
+    password: str | None = Field(default=None, repr=False)
+    password_file: Path | None = None
+    type_mapping: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    bad_dates: BadDates = BadDates.FAIL
+    on_drop: OnDrop = OnDrop.KEEP
+    narrowing: Narrowing = Narrowing.KEEP
+    table_options: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
+        default_factory=dict
+    )
+    batch_seconds: float | None = None
+    batch_bytes: int | None = None
+    memory_bytes: int | None = None
+    range_rows: int | None = None
+    readers: int | None = None
+    writers: int | None = None
+    once: bool = False
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+
+    @staticmethod
+    def parse(values: Mapping[str, Any], where: str = "") -> PipelineOptions:
+        """Check options.
+
+        Args:
+            values: The options; names may have hyphens or underscores. None is one not given.
+            where: Where they come from, for messages.
+
+        Raises:
+            Invalid: One is not known, is missing, or has a wrong value.
+        """
+        given = {
+            _hyphenated(str(name)): value for name, value in values.items() if value is not None
+        }
+        try:
+            return PipelineOptions.model_validate(given)
+        except ValidationError as error:
+            prefix = f"{where}: " if where else ""
+            raise Invalid(prefix + _explained(error, given)) from None
+
+    @staticmethod
+    def from_file(path: str | os.PathLike[str]) -> PipelineOptions:
+        """Read a YAML file.
+
+        Raises:
+            Invalid: It is not a mapping of options.
+            Unavailable: It cannot be read.
+        """
+        try:
+            values = yaml.safe_load(_text(path))
+        except yaml.YAMLError as error:
+            text = " ".join(str(error).split())
+            raise Invalid(f"{path} is not YAML: {text}; write one 'option: value' a line") from None
+        if not isinstance(values, Mapping):
+            raise Invalid(f"{path} is not a list of options; write one 'option: value' a line")
+        return PipelineOptions.parse(values, str(path))
+
+    def address(self) -> Address:
+        """Where the source is; Invalid."""
+        return source_address(self.source, self.password, self.password_file)
+
+    def settings(self) -> PipelineSettings:
+        """What the pipeline runs with; Invalid."""
+        address = Address.from_url(self.source)
+        tuning = {name: getattr(self, name) for name in _TUNING if getattr(self, name) is not None}
+        url = make_url(self.source)
+        hidden = url._replace(password=None, port=address.port)
+        return PipelineSettings(
+            name=self.name or _default_name(address, self.target),
+            source=hidden.render_as_string(),
+            target=self.target,
+            include=self.include,
+            exclude=self.exclude,
+            type_mapping=parse_type_mapping(",".join(self.type_mapping)),
+            bad_dates=self.bad_dates,
+            on_drop=self.on_drop,
+            keep_wider_types=self.narrowing is Narrowing.KEEP,
+            table_options=self.table_options,
+            **tuning,
+        )
+
+
+def source_address(
+    source: str,
+    password: str | None = None,
+    password_file: str | os.PathLike[str] | None = None,
+) -> Address:
+    """The address of a source, with its password.
+
+    Args:
+        source: The source's URL.
+        password: The password.
+        password_file: The file that it is in. Where neither is given and the URL has none, it is
+            that of the variable `PASSWORD_VARIABLE`.
+
+    Raises:
+        Invalid: The URL is wrong, or the password is given twice.
+        Unavailable: The file cannot be read.
+    """
+    if password is not None and password_file is not None:
+        raise Invalid("the source's password is given twice: as text and as a file; give one")
+    if password_file is not None:
+        password = read_password(password_file)
+    address = Address.from_url(source, password)
+    if password is None and not address.password:
+        address = Address.from_url(source, os.environ.get(PASSWORD_VARIABLE))
+    return address
+
+
+def read_password(file: str | os.PathLike[str] | None) -> str | None:
+    """The password in a file, without the end of its line; None without a file.
+
+    Raises:
+        Unavailable: It cannot be read.
+    """
+    return None if file is None else _text(file).rstrip("\r\n")
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Unavailable(f"cannot read {os.fspath(path)}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Unavailable(f"cannot read {os.fspath(path)}: it is not UTF-8 text") from error
+
+
+def _default_name(address: Address, target: str) -> str:
+    try:
+        ipaddress.ip_address(address.host)
+        host = address.host.replace(":", "-")
+    except ValueError:
+        host = address.host.partition(".")[0]
+    port = "" if address.port == _DEFAULT_PORT else f"-{address.port}"
+    return f"{host}{port}-{target}"
+
+
+def _explained(error: ValidationError, given: Mapping[str, Any]) -> str:
+    """What is wrong with the first option that is wrong."""
+    first = error.errors(include_url=False)[0]
+    option = str(first["loc"][0])
+    known = ", ".join(sorted(_hyphenated(name) for name in PipelineOptions.model_fields))
+    if first["type"] == "extra_forbidden":
+        return f"option '{option}' is not known; the options are {known}"
+    if first["type"] == "missing":
+        return f"option '{option}' is missing; give it"
+    value = "" if option == "password" else f" is {given.get(option)!r}"
+    reason = first["msg"][:1].lower() + first["msg"][1:]
+    return f"option '{option}'{value}: {reason}"

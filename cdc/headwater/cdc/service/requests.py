@@ -1,0 +1,123 @@
+"""Requests to the process that runs a pipeline, from any other one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from time import monotonic, sleep
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.service.status import StoredPipeline
+from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
+
+__all__ = ["request_resnapshot", "request_stop"]
+
+_ASK_SECONDS = 0.5
+_REPLACE = "replace"
+
+
+def request_stop(
+    pipeline: StoredPipeline, *, password: str | None = None, seconds: float = 120.0
+) -> None:
+    """Let the process that runs a pipeline end after its batch, and wait until it has.
+
+    Args:
+        pipeline: The pipeline.
+        password: The source's password.
+        seconds: How long to wait.
+
+    Raises:
+        NotFound: No process runs it.
+        Unavailable: It has not ended in time.
+    """
+    deadline = monotonic() + seconds
+    state, has_asked = pipeline.state, False
+    while (running := is_running(pipeline, password)) is not False:
+        waits = "stop" in state.requests()
+        if not waits and has_asked and running is None:
+            return
+        if not waits:
+            state.request("stop", "")
+            has_asked = True
+        if monotonic() > deadline:
+            state.answer("stop")
+            raise Unavailable(
+                f"pipeline '{pipeline.name}' has not stopped within {seconds:g} s; end its process "
+                "(it goes on where it was when it is started again)"
+            )
+        sleep(_ASK_SECONDS)
+    state.answer("stop")
+    if not has_asked:
+        raise NotFound(f"no process runs pipeline '{pipeline.name}'; nothing is to be stopped")
+
+
+def request_resnapshot(
+    pipeline: StoredPipeline,
+    tables: Collection[str] = (),
+    *,
+    replace: bool = False,
+    password: str | None = None,
+    seconds: float = 120.0,
+) -> bool:
+    """Let tables be read again.
+
+    Args:
+        pipeline: The pipeline.
+        tables: The source's tables, such as ``shop.orders``; none is all, from where the source is
+            now: the log between need not be there any more.
+        replace: Whether the lake's tables are created again, too.
+        password: The source's password.
+        seconds: How long to wait for the process that runs it.
+
+    Returns:
+        Whether a running process has begun; False if none runs: the next start begins with it.
+
+    Raises:
+        Invalid: The pipeline does not have one of the tables.
+        Unavailable: The process that runs it has not begun in time; it still may.
+    """
+    requests = _requests(pipeline, tables, replace=replace)
+    if not tables:
+        requests["restart"] = ""
+    for name, value in requests.items():
+        pipeline.state.request(name, value)
+    if is_running(pipeline, password) is False:
+        return False
+    deadline = monotonic() + seconds
+    while requests.keys() & pipeline.state.requests().keys():
+        if monotonic() > deadline:
+            raise Unavailable(
+                f"pipeline '{pipeline.name}' has not begun to read again within {seconds:g} s; it "
+                "will when it runs"
+            )
+        sleep(_ASK_SECONDS)
+    return True
+
+
+def is_running(pipeline: StoredPipeline, password: str | None = None) -> bool | None:
+    """Whether a process runs a pipeline; None if the source cannot be asked."""
+    try:
+        with closing(pipeline.source(password)) as source:
+            return source.is_locked(pipeline.name)
+    except HeadwaterError:
+        return None
+
+
+def _requests(
+    pipeline: StoredPipeline, tables: Collection[str], *, replace: bool
+) -> dict[str, str]:
+    states = pipeline.plan().tables
+    known: Mapping[str, str] = {
+        str(TableName.from_escaped(name)): name
+        for name, state in states.items()
+        if state.phase is not TablePhase.GONE or tables
+    }
+    for table in tables:
+        if table not in known:
+            raise Invalid(
+                f"pipeline '{pipeline.name}' does not follow table '{table}'; it follows "
+                f"{', '.join(sorted(known)) or 'none yet'}"
+            )
+    value = _REPLACE if replace else ""
+    return {f"resnapshot:{known[table]}": value for table in tables or known}

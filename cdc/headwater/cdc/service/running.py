@@ -1,0 +1,155 @@
+"""A pipeline that runs in a thread of this process."""
+
+from __future__ import annotations
+
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from headwater.cdc.model.tables import Finding
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.progress import PipelineProgress
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.start_check import start_findings
+from headwater.cdc.pipeline.state import PipelineState
+from headwater.cdc.service.options import PipelineOptions
+from headwater.client.lake import Lake
+from headwater.storage.errors import Invalid
+
+__all__ = ["RunningPipeline", "check", "start"]
+
+
+class RunningPipeline:
+    """A pipeline that runs in a thread. As a context manager it is stopped at the end.
+
+    Args:
+        pipeline: The pipeline.
+        once: Whether it ends when all that the source has at the start is committed.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, once: bool = False) -> None:
+        self._pipeline, self._once = pipeline, once
+        self._error: BaseException | None = None
+        self._all_followed = True
+        self._thread = Thread(target=self._run, name=f"cdc-{self.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._pipeline.settings.name
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """What it runs with."""
+        return self._pipeline.settings
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def status(self) -> PipelineProgress:
+        """What it does."""
+        return self._pipeline.progress.read()
+
+    def stop(self) -> None:
+        """Ask it to end after the batch that is being written."""
+        self._pipeline.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; raise what ended it.
+
+        Args:
+            timeout: How long to wait at most, in seconds.
+
+        Returns:
+            Whether all tables are followed; False if some are quarantined.
+
+        Raises:
+            TimeoutError: It still runs.
+            HeadwaterError: What ended it.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"pipeline '{self.name}' still runs after {timeout:g} s; stop it")
+        if self._error is not None:
+            raise self._error
+        return self._all_followed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if isinstance(error, KeyboardInterrupt):
+            # Asked twice: what was planned is committed by the next start.
+            return
+        self._thread.join()
+        # What went wrong in the block is not hidden by what ended the pipeline.
+        if error is None:
+            self.wait()
+
+    def __repr__(self) -> str:
+        progress = self.status()
+        state = "running" if self.is_running else "ended" if self._error is None else "failed"
+        return (
+            f"Pipeline {self.name}: {state}, {len(progress.tables)} tables into "
+            f"{self.settings.target}, batch {max(progress.batch, 0)}"
+        )
+
+    def _run(self) -> None:
+        try:
+            self._all_followed = self._pipeline.run(once=self._once)
+        except BaseException as error:  # noqa: BLE001 - it is raised by `wait`
+            self._error = error
+
+
+def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
+    """Start a pipeline.
+
+    Args:
+        lake: The lake.
+        options: The pipeline's.
+
+    Raises:
+        Invalid: An option is wrong; or a new pipeline cannot follow its tables. Nothing was
+            created.
+        Forbidden: The source rejects the user or the password.
+        Unavailable: A new pipeline cannot reach its source; one that ran before waits for it.
+    """
+    address, settings = options.address(), options.settings()
+    state = PipelineState.existing(lake, settings.target, settings.name)
+    if state is None or state.plan() is None:
+        findings = _findings(lake, address, settings)
+        if findings:
+            raise Invalid(
+                f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
+            )
+    return RunningPipeline(Pipeline(lake, address, settings), once=options.once)
+
+
+def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
+    """Everything that keeps a pipeline from being started; nothing is created.
+
+    Args:
+        lake: The lake.
+        options: The pipeline's.
+
+    Raises:
+        Invalid: An option is wrong.
+        Forbidden: The source rejects the user or the password.
+        Unavailable: It cannot be reached.
+    """
+    return _findings(lake, options.address(), options.settings())
+
+
+def _findings(lake: Lake, address: Address, settings: PipelineSettings) -> list[Finding]:
+    with MySQLServer(address) as server:
+        return start_findings(lake, server, settings)

@@ -1,0 +1,1 @@
+"""`headwater cdc`: databases that are followed into the lake."""

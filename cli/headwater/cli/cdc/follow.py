@@ -1,0 +1,219 @@
+"""`headwater cdc mysql`, `run` and `check`: pipelines that this process runs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from headwater.cli.arguments import pairs
+from headwater.cli.cdc.options import (
+    BadDates,
+    BatchBytes,
+    BatchSeconds,
+    Exclude,
+    Include,
+    Interval,
+    MemoryBytes,
+    MetricsPort,
+    Name,
+    Narrowing,
+    Once,
+    OnDrop,
+    OptionalInclude,
+    OptionalSource,
+    OptionalTarget,
+    PasswordFile,
+    RangeRows,
+    Readers,
+    Source,
+    TableOption,
+    Target,
+    TypeMapping,
+    Writers,
+)
+from headwater.cli.connection import on_lake
+from headwater.cli.extras import require
+from headwater.cli.output import AsJson, print_rows
+
+if TYPE_CHECKING:
+    from headwater.cdc.service import PipelineOptions, RunningPipeline
+    from headwater.client import Lake
+
+__all__ = ["check", "mysql", "run"]
+
+_INTERVAL = 5.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+MaybeFile = Annotated[
+    str | None, typer.Argument(metavar="FILE.yaml", help="Take the options from a file.")
+]
+
+
+@on_lake
+def mysql(
+    lake: Lake,
+    source: Source,
+    include: Include,
+    target: Target,
+    exclude: Exclude = None,
+    name: Name = None,
+    password_file: PasswordFile = None,
+    type_mapping: TypeMapping = None,
+    bad_dates: BadDates = None,
+    on_drop: OnDrop = None,
+    narrowing: Narrowing = None,
+    table_option: TableOption = None,
+    batch_seconds: BatchSeconds = None,
+    batch_bytes: BatchBytes = None,
+    memory_bytes: MemoryBytes = None,
+    range_rows: RangeRows = None,
+    readers: Readers = None,
+    writers: Writers = None,
+    once: Once = False,
+    metrics_port: MetricsPort = None,
+    interval: Interval = _INTERVAL,
+) -> None:
+    """Follow tables of MySQL or MariaDB into the lake.
+
+    The rows that are there are read first, while changes are followed; started again, it goes on
+    where it ended. Ctrl-C and SIGTERM end it after the batch that is being written. With --once,
+    the exit code is 1 if a table is quarantined.
+    """
+    values = {
+        "source": source,
+        "include": include,
+        "target": target,
+        "exclude": exclude,
+        "name": name,
+        "password-file": password_file,
+        "type-mapping": type_mapping,
+        "bad-dates": bad_dates,
+        "on-drop": on_drop,
+        "narrowing": narrowing,
+        "table-options": pairs(table_option, "--table-option"),
+        "batch-seconds": batch_seconds,
+        "batch-bytes": batch_bytes,
+        "memory-bytes": memory_bytes,
+        "range-rows": range_rows,
+        "readers": readers,
+        "writers": writers,
+        "once": once,
+        "metrics-port": metrics_port,
+    }
+    _follow(lake, _options("headwater cdc mysql", values), interval)
+
+
+@on_lake
+def run(
+    lake: Lake,
+    file: Annotated[str, typer.Argument(metavar="FILE.yaml", help="The file with the options.")],
+    once: Once = False,
+    password_file: PasswordFile = None,
+    metrics_port: MetricsPort = None,
+    interval: Interval = _INTERVAL,
+) -> None:
+    """Run the pipeline that a YAML file describes.
+
+    The file has the options of 'headwater cdc mysql' by their names, such as 'target: lake_db'.
+    What is given here goes before it.
+    """
+    given = {"password_file": password_file, "metrics_port": metrics_port, "once": once or None}
+    options = _from_file("headwater cdc run", file, given)
+    _follow(lake, options, interval)
+
+
+@on_lake
+def check(
+    lake: Lake,
+    file: MaybeFile = None,
+    source: OptionalSource = None,
+    include: OptionalInclude = None,
+    target: OptionalTarget = None,
+    exclude: Exclude = None,
+    password_file: PasswordFile = None,
+    type_mapping: TypeMapping = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what keeps a new pipeline from following its tables, each with a remedy.
+
+    Settings of the server, privileges, tables, types, patterns and tables of the lake are looked
+    at, and nothing is created. The exit code is 1 if there is something.
+    """
+    if file is not None:
+        if source or include or target or exclude or type_mapping:
+            raise typer.BadParameter("give either a file or options")
+        options = _from_file("headwater cdc check", file, {"password_file": password_file})
+    else:
+        values = {
+            "source": source,
+            "include": include or None,
+            "target": target,
+            "exclude": exclude,
+            "password-file": password_file,
+            "type-mapping": type_mapping,
+        }
+        options = _options("headwater cdc check", values)
+    from headwater.cdc.service.running import check as find
+
+    findings = find(lake, options)
+    rows = [(finding.subject, finding.problem, finding.remedy) for finding in findings]
+    print_rows(["subject", "problem", "remedy"], rows, as_json=as_json)
+    if findings:
+        raise typer.Exit(1)
+
+
+def _options(command: str, values: Mapping[str, object]) -> PipelineOptions:
+    require("cdc", command)
+    from headwater.cdc.service import PipelineOptions
+
+    return PipelineOptions.parse(values)
+
+
+def _from_file(command: str, file: str, given: Mapping[str, object]) -> PipelineOptions:
+    require("cdc", command)
+    from headwater.cdc.service import PipelineOptions
+
+    options = PipelineOptions.from_file(file)
+    present = {key: value for key, value in given.items() if value is not None}
+    return PipelineOptions.parse({**options.model_dump(exclude_unset=True), **present})
+
+
+def _follow(lake: Lake, options: PipelineOptions, interval: float) -> None:
+    from headwater.cdc.service.display import show
+    from headwater.cdc.service.metrics import serving_metrics
+    from headwater.cdc.service.running import start
+
+    with (
+        start(lake, options) as pipeline,
+        _stopped_by_signals(pipeline),
+        serving_metrics(pipeline, options.metrics_port),
+    ):
+        all_followed = show(pipeline, Console(), interval)
+    if options.once and not all_followed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _stopped_by_signals(pipeline: RunningPipeline) -> Iterator[None]:
+    """Let the first signal stop the pipeline, and the second one end it where it is."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        pipeline.stop()
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,169 @@
+"""The options of `headwater cdc`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "BadDates",
+    "BatchBytes",
+    "BatchSeconds",
+    "Exclude",
+    "Include",
+    "Interval",
+    "MemoryBytes",
+    "MetricsPort",
+    "Name",
+    "Narrowing",
+    "OnDrop",
+    "Once",
+    "OptionalInclude",
+    "OptionalSource",
+    "OptionalTarget",
+    "PasswordFile",
+    "RangeRows",
+    "Readers",
+    "Source",
+    "TableOption",
+    "Target",
+    "TypeMapping",
+    "Writers",
+]
+
+_TABLES, _ROWS, _SPEED = "Tables", "What becomes of rows and columns", "Speed and memory"
+_SOURCE_HELP = "The source, mysql://user@host:port or mariadb://…; its password is best elsewhere."
+_INCLUDE_HELP = "Tables to follow, such as 'shop.*'; may be repeated."
+_TARGET_HELP = "The database of the lake."
+
+Source = Annotated[str, typer.Option(metavar="URL", rich_help_panel=_TABLES, help=_SOURCE_HELP)]
+Include = Annotated[
+    list[str], typer.Option(metavar="PATTERN", rich_help_panel=_TABLES, help=_INCLUDE_HELP)
+]
+Target = Annotated[
+    str, typer.Option(metavar="DATABASE", rich_help_panel=_TABLES, help=_TARGET_HELP)
+]
+OptionalSource = Annotated[
+    str | None, typer.Option(metavar="URL", rich_help_panel=_TABLES, help=_SOURCE_HELP)
+]
+OptionalInclude = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", rich_help_panel=_TABLES, help=_INCLUDE_HELP)
+]
+OptionalTarget = Annotated[
+    str | None, typer.Option(metavar="DATABASE", rich_help_panel=_TABLES, help=_TARGET_HELP)
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        rich_help_panel=_TABLES,
+        help="Tables to leave out of these; may be repeated.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PIPELINE",
+        rich_help_panel=_TABLES,
+        help="The pipeline's name. By default it is made of the source's host and the target.",
+    ),
+]
+PasswordFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=_TABLES,
+        help="The file that has the source's password; else HEADWATER_CDC_SOURCE_PASSWORD has it.",
+    ),
+]
+TypeMapping = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_ROWS,
+        help="A choice of types in the lake, such as tinyint1-not-bool; may be repeated.",
+    ),
+]
+BadDates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="fail|null",
+        rich_help_panel=_ROWS,
+        help="What becomes of dates such as 0000-00-00.  [default: fail]",
+    ),
+]
+OnDrop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keep|drop",
+        rich_help_panel=_ROWS,
+        help="What becomes of the lake's table when the source's is dropped.  [default: keep]",
+    ),
+]
+Narrowing = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keep|fail",
+        rich_help_panel=_ROWS,
+        help="Whether a narrowed column keeps its wider type, or the table fails.  [default: keep]",
+    ),
+]
+TableOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        rich_help_panel=_ROWS,
+        help="An option of tables that are created; may be repeated.",
+    ),
+]
+BatchSeconds = Annotated[
+    float | None,
+    typer.Option(
+        rich_help_panel=_SPEED, help="How long changes are collected before a commit.  [default: 5]"
+    ),
+]
+BatchBytes = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_SPEED,
+        help="Bytes of rows in the log after which they are committed earlier.  [default: 128 MiB]",
+    ),
+]
+MemoryBytes = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_SPEED,
+        help="Bytes of a batch's log that are kept in memory; more goes to disk.  "
+        "[default: 256 MiB]",
+    ),
+]
+RangeRows = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_SPEED, help="Rows of a table that are read at once.  [default: 100000]"
+    ),
+]
+Readers = Annotated[
+    int | None,
+    typer.Option(rich_help_panel=_SPEED, help="Connections that read rows.  [default: 2]"),
+]
+Writers = Annotated[
+    int | None,
+    typer.Option(rich_help_panel=_SPEED, help="Tables that are written at once.  [default: 2]"),
+]
+Once = Annotated[
+    bool,
+    typer.Option("--once", help="End when all that the source has at the start is committed."),
+]
+MetricsPort = Annotated[
+    int | None, typer.Option(metavar="PORT", help="Serve Prometheus metrics at this port.")
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.1,
+        help="Where the output is not a terminal: how often to print a line of JSON.",
+    ),
+]

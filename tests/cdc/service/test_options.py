@@ -1,0 +1,140 @@
+"""Options of pipelines: their names, values and passwords, from Python and from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.cdc.mysql.column_types import TypeMapping
+from headwater.cdc.pipeline.settings import OnDrop
+from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
+from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+
+LEAST: dict[str, Any] = {
+    "source": "mysql://ada@db1.example.com",
+    "include": "shop.*",
+    "target": "lake",
+}
+
+
+def resolve(values: dict[str, Any]) -> None:
+    options = PipelineOptions.parse(values)
+    options.address()
+    options.settings()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"inclued": "a.*"}, "option 'inclued' is not known; the options are bad-dates, batch-"),
+        ({"target": None}, "option 'target' is missing"),
+        ({"source": "nonsense"}, "source 'nonsense' is not a URL; write mysql://user@host:port"),
+        ({"source": "oracle://u@h"}, "'oracle' is not MySQL or MariaDB"),
+        ({"include": []}, "no table is included"),
+        ({"include": ["shop"]}, "'shop' is not a pattern of tables"),
+        ({"exclude": "a.b.c"}, "'a.b.c' is not a pattern of tables"),
+        ({"target": "a.b"}, "target 'a.b' is not a database of the lake"),
+        ({"name": "a b"}, "pipeline name 'a b' is not usable"),
+        ({"target": "x" * 60}, "pipeline name 'db1-xxx"),
+        ({"type_mapping": "to-string,nope"}, "type_mapping 'nope' is not known; the names are"),
+        ({"bad_dates": "zero"}, "option 'bad-dates' is 'zero': input should be"),
+        ({"on_drop": "delete"}, "option 'on-drop' is 'delete': input should be 'keep' or 'drop'"),
+        ({"narrowing": "no"}, "option 'narrowing' is 'no': input should be 'keep' or 'fail'"),
+        ({"readers": "many"}, "option 'readers' is 'many': input should be a valid integer"),
+        ({"readers": 0}, "readers is 0; use 1 or more"),
+        ({"batch_seconds": float("nan")}, "batch-seconds is nan; use 0.05 or more"),
+        ({"metrics_port": 70000}, "option 'metrics-port' is 70000: "),
+        ({"table_options": ["bucket"]}, "option 'table-options' is ['bucket']: "),
+        ({"password": "a", "password_file": "b"}, "the source's password is given twice"),
+        ({"source": "mysql://u:a@h", "password": "b"}, "the password is given twice"),
+        ({"password_file": "/nowhere"}, "cannot read /nowhere: No such file"),
+    ],
+)
+def test_wrong_options_are_one_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadwaterError) as error:
+        resolve({**LEAST, **values})
+    assert message in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_a_file_has_the_same_names(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        "source: mysql://ada@h\ninclude: [shop.*, crm.*]\nexclude: shop.log\ntarget: lake\n"
+        "name: shop\ntype-mapping: tinyint1-not-bool, to-nullable\non_drop: drop\n"
+        "narrowing: fail\ntable-options: {bucket: 4, deletion-vectors.enabled: true}\n"
+        "batch-seconds: 2\n"
+    )
+    options = PipelineOptions.from_file(file)
+    settings = options.settings()
+    assert settings.name == "shop"
+    assert (settings.include, settings.exclude) == (("shop.*", "crm.*"), ("shop.log",))
+    assert settings.type_mapping == {TypeMapping.TINYINT1_NOT_BOOL, TypeMapping.TO_NULLABLE}
+    assert settings.on_drop is OnDrop.DROP
+    assert not settings.keep_wider_types
+    assert settings.table_options == {"bucket": "4", "deletion-vectors.enabled": "true"}
+    assert settings.batch_seconds == 2.0
+    assert not options.once
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source: [", "is not YAML: "),
+        ("- a\n- b\n", "is not a list of options"),
+        ("", "is not a list of options"),
+        ("source: mysql://u@h\ntarget: x\ninclude: a.b\nfoo: 1\n", "option 'foo' is not known"),
+        ("source: mysql://u@h\ntarget: x\ninclude: {a: b}\n", "option 'include' is {'a': 'b'}"),
+    ],
+)
+def test_wrong_files_are_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(text)
+    with pytest.raises(Invalid) as error:
+        PipelineOptions.from_file(file)
+    assert str(file) in error.value.message
+    assert message in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"cannot read .*No such file"):
+        PipelineOptions.from_file(tmp_path / "none.yaml")
+
+
+def test_the_password_comes_from_four_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(" from file\n")
+    monkeypatch.setenv(PASSWORD_VARIABLE, "from variable")
+    for values, password in (
+        ({}, "from variable"),
+        ({"password": "as text"}, "as text"),
+        ({"password_file": file}, " from file"),
+        ({"source": "mysql://ada:in%20url@h"}, "in url"),
+    ):
+        options = PipelineOptions.parse({**LEAST, **values})
+        assert options.address().password == password
+        settings = options.settings()
+        assert "url" not in settings.source
+        assert not any(password in value for value in settings.stored().values())
+    assert "as text" not in repr(PipelineOptions.parse({**LEAST, "password": "as text"}))
+    monkeypatch.delenv(PASSWORD_VARIABLE)
+    assert PipelineOptions.parse(LEAST).address().password == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("mysql://u@db1.example.com", "db1-lake"),
+        ("mysql://u@db1.example.com:3306", "db1-lake"),
+        ("mariadb://u@localhost:3307", "localhost-3307-lake"),
+        ("mysql://u@10.0.0.7", "10.0.0.7-lake"),
+        ("mysql://u@[fd00::7]", "fd00--7-lake"),
+    ],
+)
+def test_the_name_is_derived_from_host_and_target(source: str, name: str) -> None:
+    assert PipelineOptions.parse({**LEAST, "source": source}).settings().name == name

@@ -1,0 +1,193 @@
+"""Pipelines from Python: started, watched, stopped; and what is said where they cannot start."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.cdc.service.conftest import until
+from tests.cdc.source_logs import SourceServer
+
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
+from headwater.client import Lake, connect
+from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Unsupported
+
+pytestmark = pytest.mark.mariadb
+
+
+def items(lake: Lake) -> list[tuple[int, str]]:
+    rows = lake.table("lake.orders").scan().to_arrow().sort_by("id").to_pylist()
+    return [(row["id"], row["item"]) for row in rows]
+
+
+def elsewhere(lake: Lake) -> None:
+    """Leave the state of a pipeline that followed another server."""
+    PipelineState.open(lake, "lake", "shop").record(BatchPlan(0, None, "0-99-999999999"))
+
+
+def test_a_pipeline_follows_until_it_is_stopped(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    with lake.cdc.mysql(**options) as pipeline:
+        assert pipeline.name == "shop"
+        until(lambda: lake.table_exists("lake.orders") and len(items(lake)) == 2)
+        store.run("INSERT INTO orders VALUES (3, 'mug')")
+        until(lambda: len(items(lake)) == 3)
+        until(lambda: pipeline.status().lag_bytes == 0)
+        progress = pipeline.status()
+        assert [table.rows for table in progress.tables.values()] == [3]
+        assert progress.position
+        assert repr(pipeline).startswith("Pipeline shop: running, 1 tables into lake, batch ")
+        with pytest.raises(TimeoutError, match="pipeline 'shop' still runs after 0 s"):
+            pipeline.wait(0)
+    assert not pipeline.is_running
+    assert pipeline.wait()
+    assert "ended" in repr(pipeline)
+
+
+def test_once_ends_when_all_is_committed(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    assert lake.cdc.mysql(**options, once=True).wait()
+    store.run("UPDATE orders SET item = 'mug' WHERE id = 2")
+    pipeline = lake.cdc.mysql(**options, once=True)
+    assert pipeline.wait()
+    assert items(lake) == [(1, "pen"), (2, "mug")]
+    (table,) = pipeline.status().tables.values()
+    assert table.phase is TablePhase.STREAMING
+    assert table.rows > 0
+
+
+def test_a_second_start_is_told_of_the_first(lake: Lake, options: dict[str, Any]) -> None:
+    with lake.cdc.mysql(**options):
+        until(lambda: lake.table_exists("lake.orders"))
+        with pytest.raises(Conflict, match="pipeline 'shop' runs in another process"):
+            lake.cdc.mysql(**options).wait()
+
+
+def test_a_failed_pipeline_raises_at_the_end_of_its_block(
+    lake: Lake, options: dict[str, Any]
+) -> None:
+    elsewhere(lake)
+    with pytest.raises(Conflict, match="lacks transactions"), lake.cdc.mysql(**options) as pipeline:
+        until(lambda: not pipeline.is_running)
+    assert "failed" in repr(pipeline)
+    # What goes wrong in the block goes before it.
+    with pytest.raises(ZeroDivisionError), lake.cdc.mysql(**options):
+        _ = 1 // 0
+
+
+# What keeps a pipeline from being started --------------------------------------------------------
+
+
+def rejected(lake: Lake, options: dict[str, Any], *messages: str) -> None:
+    """Check that a pipeline is not started, and that nothing is created."""
+    before = {name: lake.list_tables(name) for name in lake.list_databases()}
+    with pytest.raises(HeadwaterError) as error:
+        lake.cdc.mysql(**options)
+    for message in messages:
+        assert message in error.value.message
+    assert "\n" not in error.value.message
+    assert {name: lake.list_tables(name) for name in lake.list_databases()} == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": "mysql://u@h/shop"}, "a database is named; choose tables with --include"),
+        ({"source": "mysql://u@127.0.0.1:1"}, "the source at 127.0.0.1:1 cannot be reached"),
+        ({"include": "nothing.*"}, "pattern 'nothing.*': it matches no table of the source"),
+        ({"target": "away"}, "target 'away': it is not a database of the lake; create it"),
+    ],
+)
+def test_wrong_options_create_nothing(
+    lake: Lake, options: dict[str, Any], changed: dict[str, Any], message: str
+) -> None:
+    rejected(lake, {**options, **changed}, message)
+
+
+def test_a_wrong_password(
+    lake: Lake, options: dict[str, Any], new_user: Callable[..., str]
+) -> None:
+    source = new_user().replace("secret", "wrong")
+    rejected(lake, {**options, "source": source}, "rejects user 'u", "check the password")
+    with pytest.raises(Forbidden):
+        lake.cdc.check(**{**options, "source": source})
+
+
+def test_missing_privileges_are_named(
+    lake: Lake, store: SourceServer, options: dict[str, Any], new_user: Callable[..., str]
+) -> None:
+    # It sees the table, and may not read it.
+    source = new_user(f"INSERT ON {store.database}.*")
+    name = f"{store.database}.orders"
+    quoted = f"`{store.database}`.`orders`"
+    rejected(
+        lake,
+        {**options, "source": source},
+        "privilege REPLICATION SLAVE: user 'u",
+        "privilege BINLOG MONITOR: user 'u",
+        f"table {name}: user 'u",
+        f"GRANT SELECT ON {quoted} TO 'u",
+    )
+    enough = ("REPLICATION SLAVE ON *.*", "BINLOG MONITOR ON *.*", f"SELECT ON {store.database}.*")
+    assert lake.cdc.mysql(**{**options, "source": new_user(*enough), "once": True}).wait()
+
+
+def test_settings_of_the_server_are_named(
+    lake: Lake, options: dict[str, Any], mariadb_url: str
+) -> None:
+    rejected(lake, {**options, "source": mariadb_url}, "setting log_bin: it is OFF; set log_bin")
+
+
+def test_tables_that_cannot_be_followed_are_named_together(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    store.run(
+        "CREATE TABLE keyless (a INT)",
+        "CREATE TABLE cdc_state (id INT PRIMARY KEY)",
+        "CREATE TABLE Orders (id INT PRIMARY KEY)",
+    )
+    lake.create_table(
+        "lake.orders",
+        pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())]),
+        primary_keys=["id"],
+        options={"bucket": "1"},
+    )
+    rejected(
+        lake,
+        options,
+        f"table {store.database}.keyless: it has no primary key",
+        "are both table lake.orders of the lake",
+        "table lake.cdc_state of the lake is where pipelines keep their state",
+        "table lake.orders of the lake: column 'item' is missing, column 'note' is not the "
+        "source's, column 'id' is BIGINT NOT NULL, and INT NOT NULL is needed; drop it",
+    )
+    findings = lake.cdc.check(**options)
+    assert len(findings) == 4
+    assert all(finding.problem and finding.remedy for finding in findings)
+    left_out = [f"{store.database}.{name}" for name in ("keyless", "cdc_state", "orders")]
+    assert lake.cdc.check(**options, exclude=[*left_out, f"{store.database}.Orders"]) == []
+
+
+def test_a_position_that_is_not_of_this_server(lake: Lake, options: dict[str, Any]) -> None:
+    elsewhere(lake)
+    with pytest.raises(Conflict, match=r"lacks transactions of '0-99-999999999'.*resnapshot --all"):
+        lake.cdc.mysql(**options, once=True).wait()
+    assert lake.list_tables("lake") == ["cdc_state"]
+    # The command that it names: the pipeline goes on from where the source is.
+    assert not lake.cdc.resnapshot(name="shop")
+    assert lake.cdc.mysql(**options, once=True).wait()
+    assert items(lake) == [(1, "pen"), (2, "cup")]
+
+
+def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("headwater.cdc.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with connect(tmp_path) as lake, pytest.raises(Unsupported, match=r"'headwater\[cdc\]'"):
+        _ = lake.cdc
