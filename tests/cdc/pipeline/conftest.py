@@ -46,7 +46,7 @@ class Origin:
                 server.rows(statement)
 
     def table(self, name: str) -> TableName:
-        """The whole name of a table."""
+        """The qualified name of a table."""
         return TableName(self.database, name)
 
 
