@@ -1,5 +1,0 @@
-"""Stub."""
-
-
-def is_tool_table(name, followed):
-    return False

@@ -1,5 +1,0 @@
-"""Stub."""
-
-
-def apply_change(*a, **k):
-    raise NotImplementedError
