@@ -55,6 +55,7 @@ class SourceServer:
     """A server with a binary log, and a database for one test."""
 
     def __init__(self, url: str, data: Path, database: str) -> None:
+        self.url = url
         parsed = make_url(url)
         assert parsed.host is not None
         assert parsed.port is not None

@@ -20,8 +20,13 @@ __all__ = ["SourceType", "TypeMapping", "lake_type", "parse_source_type", "parse
 _MAX_DECIMAL_DIGITS = 38
 # Digits of a second of the lake's TIME, which has milliseconds.
 _MAX_TIME_DIGITS = 3
-_TYPE = re.compile(r"([a-z][a-z0-9_]*(?: precision)?)\s*(?:\((.*)\))?\s*([a-z ]*)", re.DOTALL)
-_ARGUMENT = re.compile(r"'((?:[^']|'')*)'|([0-9]+)")
+# MariaDB shows a column's compression in a comment behind its type.
+_TYPE = re.compile(
+    r"([a-z][a-z0-9_]*(?: precision)?)\s*(?:\((.*)\))?\s*([a-z ]*)(?:/\*.*\*/)?", re.DOTALL
+)
+_ARGUMENT = re.compile(r"'((?:[^'\\]|''|\\.)*)'|([0-9]+)", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
 _TEXT = frozenset({"tinytext", "text", "mediumtext", "longtext", "enum", "json"})
 _BYTES = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
 _ADDRESSES = frozenset({"uuid", "inet4", "inet6"})
@@ -99,9 +104,17 @@ def parse_source_type(text: str) -> SourceType:
     arguments = _ARGUMENT.findall(inside or "")
     return SourceType(
         name,
-        tuple(number or quoted.replace("''", "'") for quoted, number in arguments),
+        tuple(number or _unescaped(quoted) for quoted, number in arguments),
         "unsigned" in attributes.split(),
     )
+
+
+def _unescaped(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escaped = match.group(1)
+        return "'" if escaped is None else _ESCAPED.get(escaped, escaped)
+
+    return _ESCAPE.sub(character, text)
 
 
 def parse_type_mapping(text: str) -> frozenset[TypeMapping]:
