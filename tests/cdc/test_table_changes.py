@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+import pymysql
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.ddl import Syntax, interpret
-from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
@@ -59,12 +63,11 @@ class Source:
             strict=strict,
         )
 
-    def follow(self, table: SourceTable, statement: str) -> TableChanges:
-        """Run a statement, and compare what is derived with what the server has then."""
-        self.server.run(statement)
-        changes = self.changes(table, statement)
-        assert comparable(changes.table) == comparable(self.table()), statement
-        return changes
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table by column, in the order of column `r`."""
+        names = [column.name for column in self.table().columns]
+        rows = self.server.select("SELECT * FROM t ORDER BY r")
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @pytest.fixture
@@ -123,7 +126,6 @@ STATEMENTS = [
     "MODIFY kind ENUM('c','b','a'), MODIFY at DATETIME(6) FIRST",
     "MODIFY n INT AUTO_INCREMENT UNIQUE",
     "ALTER COLUMN n SET DEFAULT 5, ALTER price DROP DEFAULT",
-    "DROP PRIMARY KEY",
     "DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
     "DROP PRIMARY KEY, ADD PRIMARY KEY (name, id)",
     "DROP PRIMARY KEY, ADD PRIMARY KEY (ID, NAME)",
@@ -139,6 +141,15 @@ STATEMENTS = [
     "ADD UNIQUE (id), ADD CONSTRAINT self FOREIGN KEY (id) REFERENCES t (id)",
     "PARTITION BY KEY (id) PARTITIONS 2",
 ]
+KEY_CHANGES = {
+    "DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+    "DROP PRIMARY KEY, ADD PRIMARY KEY (name, id)",
+    "DROP PRIMARY KEY, MODIFY id INT, ADD PRIMARY KEY (name)",
+    "DROP PRIMARY KEY, ADD c INT PRIMARY KEY FIRST",
+    "DROP PRIMARY KEY, MODIFY n INT PRIMARY KEY",
+    "DROP PRIMARY KEY, DROP id, ADD PRIMARY KEY (name)",
+    "DROP name",
+}
 MARIADB_STATEMENTS = [
     "ADD IF NOT EXISTS n BIGINT FIRST, ADD IF NOT EXISTS c INT AFTER n",
     "ADD IF NOT EXISTS c INT, ADD IF NOT EXISTS c BIGINT",
@@ -163,13 +174,13 @@ MYSQL_STATEMENTS = [
 
 def test_a_table_is_derived_as_the_server_has_it(database: Source) -> None:
     is_mariadb = database.syntax.mariadb
+    table = database.create(CREATE)
     for clauses in STATEMENTS + (MARIADB_STATEMENTS if is_mariadb else MYSQL_STATEMENTS):
-        table = database.create(CREATE)
         statement = f"ALTER TABLE t {clauses}"
-        if clauses == "DROP PRIMARY KEY":
-            assert database.changes(table, statement).key_changed
-        else:
-            database.follow(table, statement)
+        database.server.run("DROP TABLE IF EXISTS t", CREATE, statement)
+        changes = database.changes(table, statement)
+        assert comparable(changes.table) == comparable(database.table()), statement
+        assert changes.key_changed == (clauses in KEY_CHANGES)
 
 
 TYPES = """
@@ -213,3 +224,105 @@ def test_types_in_the_words_of_statements(database: Source) -> None:
 def test_types_that_cannot_be_known(type_: str) -> None:
     with pytest.raises(Unsupported, match="read the table's columns from the source"):
         column_type(type_, syntax=Syntax())
+
+
+ROW_COLUMNS = (
+    "r INT NOT NULL",
+    "id INT NOT NULL",
+    "n INT",
+    "u SMALLINT UNSIGNED",
+    "price DECIMAL(6,2)",
+    "word VARCHAR(8) COMMENT 'a word'",
+    "letter CHAR(4)",
+    "notes TEXT",
+    "kind ENUM('a','b')",
+    "flags SET('x','y')",
+    "at DATETIME(3)",
+    "flag TINYINT(1)",
+    "bytes VARBINARY(4)",
+)
+ROWS = """
+(1, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+(2, 0, -5, 0, -1.25, '', '', '', '', '', '2024-02-29 12:34:56.789', 1, ''),
+(3, -3, 2147483647, 65535, 9999.99, 'drei  ', 'é', 'lang\u00e9', 'a', 'x', '1000-01-01', 0, X'FF'),
+(4, 4, 7, 7, 0.5, '12', '1', '2024-01-01', 'b', 'x,y', '9999-12-31 23:59:59.999', 5, '7')
+"""
+NAMES = [definition.split()[0] for definition in ROW_COLUMNS[1:]] + ["N", "extra", "more"]
+ROW_TYPES = """
+INT|BIGINT|SMALLINT|INT UNSIGNED|BIGINT UNSIGNED|BOOL|TINYINT(4)|DECIMAL(6,2)|DECIMAL(9,2)
+DECIMAL(9,4)|DOUBLE|FLOAT|BIT(3)|VARCHAR(8)|VARCHAR(12)|VARCHAR(4)|CHAR(4)|CHAR(8)|TINYTEXT|TEXT
+LONGTEXT|VARCHAR(8) CHARACTER SET latin1|TEXT CHARACTER SET ascii|VARCHAR(12) COLLATE utf8mb4_bin
+ENUM('a','b')|ENUM('b','a','c')|ENUM('A','b')|ENUM('a')|SET('x','y')|SET('z','x','y')|SET('y','x')
+DATETIME(3)|DATETIME(6)|DATETIME|TIMESTAMP(3) NULL|DATE|TIME(3)|VARBINARY(4)|VARBINARY(9)|BINARY(4)
+BLOB|JSON
+"""
+
+
+def definitions() -> st.SearchStrategy[str]:
+    """A column's type and attributes."""
+    attributes = [
+        "",
+        "NOT NULL",
+        "COMMENT 'x'",
+        "DEFAULT NULL",
+        "DEFAULT '1'",
+        "AUTO_INCREMENT UNIQUE",
+    ]
+    types = st.sampled_from(ROW_TYPES.replace("\n", "|").strip("|").split("|"))
+    return st.tuples(types, st.sampled_from(attributes)).map(" ".join)
+
+
+def clauses() -> st.SearchStrategy[str]:
+    """A clause of ALTER TABLE, which may be wrong."""
+    name = st.sampled_from(NAMES)
+    position = st.just("") | st.just("FIRST") | name.map(lambda column: f"AFTER {column}")
+    keys = ["ADD PRIMARY KEY (id)", "ADD PRIMARY KEY (r)", "ADD PRIMARY KEY (id, u)"]
+    return st.one_of(
+        st.tuples(st.just("ADD"), name, definitions(), position).map(" ".join),
+        st.tuples(st.just("MODIFY"), name, definitions(), position).map(" ".join),
+        st.tuples(st.just("CHANGE"), name, name, definitions(), position).map(" ".join),
+        st.tuples(name, name).map(lambda pair: f"RENAME COLUMN {pair[0]} TO {pair[1]}"),
+        name.map(lambda column: f"DROP {column}"),
+        st.sampled_from(keys).map(lambda key: f"DROP PRIMARY KEY, {key}"),
+    )
+
+
+def unchanged(changes: TableChanges, before: SourceTable) -> dict[str, str | None]:
+    """For each column the former one whose values it has; None for one that is new."""
+    renames = dict(changes.renames)
+    names = {renames.get(column.name, column.name): column.name for column in before.columns}
+    names |= {new: old for old, new in renames.items()}
+    return {column.name: names.get(column.name) for column in changes.table.columns}
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(statements=st.lists(st.lists(clauses(), min_size=1, max_size=3), min_size=1, max_size=8))
+def test_rows_stay_unless_the_table_is_read_again(
+    database: Source, statements: list[list[str]]
+) -> None:
+    create = f"CREATE TABLE t ({', '.join(ROW_COLUMNS)}, PRIMARY KEY (id)) CHARACTER SET utf8mb4"
+    table = database.create(create, f"INSERT INTO t VALUES {ROWS}")
+    rows = database.rows()
+    for changed in statements:
+        statement = f"ALTER TABLE t {', '.join(changed)}"
+        try:
+            database.server.run(statement)
+        except pymysql.MySQLError:
+            continue
+        changes = database.changes(table, statement)
+        if not changes.table.primary_key:
+            break
+        assert comparable(changes.table) == comparable(database.table()), statement
+        after = database.rows()
+        if changes.rereads is None:
+            names = unchanged(changes, table)
+            wanted = [
+                {new: None if old is None else row[old] for new, old in names.items()}
+                for row in rows
+            ]
+            assert after == wanted, statement
+        table, rows = changes.table, after
