@@ -55,6 +55,7 @@ from headwater.storage.errors import Invalid, Unsupported
         ("datetime(6)", "TIMESTAMP(6)"),
         ("timestamp", "TIMESTAMP(0) WITH LOCAL TIME ZONE"),
         ("year(4)", "INT"),
+        ("varchar(3) /*M!100301 COMPRESSED*/", "VARCHAR(3)"),
     ],
 )
 def test_types_of_the_lake(text: str, wanted: str) -> None:
@@ -97,7 +98,9 @@ def test_bad_types_and_choices_are_rejected_by_name() -> None:
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=5))
 def test_values_of_an_enum_are_read_as_they_were_written(values: list[str]) -> None:
-    quoted = ",".join("'" + value.replace("'", "''") + "'" for value in values)
+    # As the servers' append_unescaped does.
+    escapes = str.maketrans({"'": "''", "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+    quoted = ",".join(f"'{value.translate(escapes)}'" for value in values)
     assert parse_source_type(f"enum({quoted})") == SourceType("enum", tuple(values))
 
 

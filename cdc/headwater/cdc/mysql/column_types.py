@@ -27,10 +27,13 @@ __all__ = [
 _MAX_DECIMAL_DIGITS = 38
 # Digits of a second of the lake's TIME, which has milliseconds.
 _MAX_TIME_DIGITS = 3
-_TYPE = re.compile(r"([a-z][a-z0-9_]*(?: precision)?)\s*(?:\((.*)\))?\s*([a-z ]*)", re.DOTALL)
-# MariaDB's words for a compressed column: /*M!100301 COMPRESSED*/.
-_COMMENT = re.compile(r"\s*/\*[^']*\*/$")
-_ARGUMENT = re.compile(r"'((?:[^']|'')*)'|([0-9]+)")
+# MariaDB shows a column's compression in a comment behind its type.
+_TYPE = re.compile(
+    r"([a-z][a-z0-9_]*(?: precision)?)\s*(?:\((.*)\))?\s*([a-z ]*)(?:/\*.*\*/)?", re.DOTALL
+)
+_ARGUMENT = re.compile(r"'((?:[^'\\]|''|\\.)*)'|([0-9]+)", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
 _TEXT = frozenset({"tinytext", "text", "mediumtext", "longtext", "enum", "json"})
 _BYTES = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
 _ADDRESSES = frozenset({"uuid", "inet4", "inet6"})
@@ -101,16 +104,24 @@ class SourceType:
 
 def parse_source_type(text: str) -> SourceType:
     """Read a type such as ``decimal(12,2) unsigned`` or ``enum('a','it''s')``; Invalid."""
-    match = _TYPE.fullmatch(_COMMENT.sub("", text.strip()))
+    match = _TYPE.fullmatch(text.strip())
     if match is None:
         raise Invalid(f"column type {text!r} is malformed; expected one such as 'int(10) unsigned'")
     name, inside, attributes = match.groups()
     arguments = _ARGUMENT.findall(inside or "")
     return SourceType(
         name,
-        tuple(number or quoted.replace("''", "'") for quoted, number in arguments),
+        tuple(number or _unescaped(quoted) for quoted, number in arguments),
         "unsigned" in attributes.split(),
     )
+
+
+def _unescaped(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escaped = match.group(1)
+        return "'" if escaped is None else _ESCAPED.get(escaped, escaped)
+
+    return _ESCAPE.sub(character, text)
 
 
 def parse_type_mapping(text: str) -> frozenset[TypeMapping]:
