@@ -17,7 +17,8 @@ from headwater.storage.errors import CorruptData, Unsupported
 
 HEADER = struct.Struct("<IBIIIH")
 HEADER_BYTES = HEADER.size
-CHECKSUM_BYTES = 4
+_CHECKSUM = struct.Struct("<I")
+CHECKSUM_BYTES = _CHECKSUM.size
 FILE_MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"
 _FLAGS_OFFSET = 17
@@ -88,7 +89,10 @@ class EventType(IntEnum):
     MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 
-_TYPES = [EventType._value2member_map_.get(code) for code in range(256)]
+_TYPES: list[EventType | int | None] = [None] * 256
+for _type in EventType:
+    if _type is not EventType.UNKNOWN:
+        _TYPES[_type] = _type
 
 
 class Event(NamedTuple):
@@ -199,35 +203,37 @@ class EventDecoder:
         """
         view = memoryview(data)
         end = len(view)
-        while start < end:
-            where = start if position is None else start + position
-            if end - start < HEADER_BYTES:
-                raise self._cut_off(where, HEADER_BYTES, end - start)
-            timestamp, code, server_id, size, next_position, flags = HEADER.unpack_from(view, start)
-            if size < HEADER_BYTES or size > end - start:
-                raise self._cut_off(where, size, end - start)
-            type_ = _TYPES[code]
-            if type_ is None or type_ is EventType.UNKNOWN:
-                self._check_ignorable(code, flags, where)
+        # Most logs have small events, so what is done for each of them is kept to a minimum.
+        unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
+        checksum_at, description = _CHECKSUM.unpack_from, EventType.FORMAT_DESCRIPTION
+        while end - start >= HEADER_BYTES:
+            timestamp, code, server_id, size, next_position, flags = unpack(view, start)
+            stop = start + size
+            if size < HEADER_BYTES or stop > end:
+                break
+            type_ = types[code]
+            if type_ is None:
+                self._check_ignorable(code, flags, start + (position or 0))
                 type_ = code
-            event = view[start : start + size]
-            if type_ is EventType.FORMAT_DESCRIPTION:
-                self._checksums = _has_checksums(event[HEADER_BYTES:], self._source)
-            body = event[HEADER_BYTES:]
+            elif type_ is description:
+                self._checksums = _has_checksums(view[start + HEADER_BYTES : stop], self._source)
+            covered = stop
             if self._checksums:
-                body = body[:-CHECKSUM_BYTES]
-                self._verify(event, code, flags, where)
-            yield Event(type_, timestamp, server_id, next_position, flags, body, size)
-            start += size
+                covered -= CHECKSUM_BYTES
+                if crc32(view[start:covered]) != checksum_at(view, covered)[0]:
+                    self._verify(view[start:stop], code, flags, start + (position or 0))
+            body = view[start + HEADER_BYTES : covered]
+            yield new(Event, (type_, timestamp, server_id, next_position, flags, body, size))
+            start = stop
+        if start < end:
+            raise self._cut_off(view, start, position or 0)
 
     def _verify(self, event: memoryview, code: int, flags: int, where: int) -> None:
-        covered = event[:-CHECKSUM_BYTES]
-        if code == EventType.FORMAT_DESCRIPTION and flags & IN_USE_FLAG:
-            without_flag = bytearray(covered)
-            without_flag[_FLAGS_OFFSET] &= ~IN_USE_FLAG
-            actual = zlib.crc32(without_flag)
-        else:
-            actual = zlib.crc32(covered)
+        """Raise unless the checksum is that of the event without the flag of a file in use."""
+        covered = bytearray(event[:-CHECKSUM_BYTES])
+        if code == EventType.FORMAT_DESCRIPTION:
+            covered[_FLAGS_OFFSET] &= ~IN_USE_FLAG
+        actual = zlib.crc32(covered)
         expected = int.from_bytes(event[-CHECKSUM_BYTES:], "little")
         if actual != expected:
             raise CorruptData(
@@ -243,10 +249,14 @@ class EventDecoder:
                 "not marked as ignorable; update Headwater, or switch the source's new feature off"
             )
 
-    def _cut_off(self, where: int, size: int, remaining: int) -> CorruptData:
+    def _cut_off(self, view: memoryview, start: int, position: int) -> CorruptData:
+        remaining = len(view) - start
+        size = HEADER_BYTES
+        if remaining >= HEADER_BYTES:
+            size = HEADER.unpack_from(view, start)[3]
         return CorruptData(
-            f"cannot read {self._source} at position {where}: expected an event of {size} bytes, "
-            f"got {remaining} bytes; read the log again from its source"
+            f"cannot read {self._source} at position {start + position}: expected an event of "
+            f"{size} bytes, got {remaining} bytes; read the log again from its source"
         )
 
 
@@ -266,9 +276,10 @@ def read_log_file(path: Path) -> Iterator[Event]:
             f"cannot read {path}: expected {FILE_MAGIC.hex()} at the start of a binary log file, "
             f"got {magic.hex()}; name a file of the server's binary log"
         )
+    encryption = EventType.MARIADB_START_ENCRYPTION
     for event in EventDecoder(str(path)).frame(data, start=len(FILE_MAGIC)):
         yield event
-        if event.type is EventType.MARIADB_START_ENCRYPTION:
+        if event.type is encryption:
             raise _encrypted(str(path))
 
 
@@ -339,4 +350,4 @@ def _has_checksums(body: memoryview, source: str) -> bool:
 
 def _name(code: int) -> str:
     type_ = _TYPES[code]
-    return str(code) if type_ is None else f"{type_.name} ({code})"
+    return f"{type_.name} ({code})" if isinstance(type_, EventType) else str(code)
