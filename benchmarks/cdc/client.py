@@ -14,7 +14,6 @@ from headwater.cdc.mysql import (
     RowsEvent,
     TableShape,
     decode_rows,
-    expand,
     is_rows_event,
     parse_rows,
     parse_table_map,
@@ -28,15 +27,14 @@ def _rows_events(path: Path) -> _Rows:
     """The undecoded rows of each table."""
     rows: _Rows = {}
     table_map = EventType.TABLE_MAP
-    for compressed in read_log_file(path):
-        for event in expand(compressed):
-            if event.type is table_map:
-                table = parse_table_map(event)
-                if table.table_id not in rows:
-                    rows[table.table_id] = table.shape, []
-            elif is_rows_event(event):
-                parsed = parse_rows(event)
-                rows[parsed.table_id][1].append(parsed)
+    for event in read_log_file(path):
+        if event.type is table_map:
+            table = parse_table_map(event)
+            if table.table_id not in rows:
+                rows[table.table_id] = table.shape, []
+        elif is_rows_event(event):
+            parsed = parse_rows(event)
+            rows[parsed.table_id][1].append(parsed)
     return rows
 
 

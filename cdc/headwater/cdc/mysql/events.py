@@ -89,9 +89,13 @@ class EventType(IntEnum):
     MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 
+_RARE_TYPES = frozenset(
+    {EventType.UNKNOWN, EventType.FORMAT_DESCRIPTION, EventType.MARIADB_START_ENCRYPTION}
+)
+# The type of each code; None of those that `EventDecoder` looks at more closely.
 _TYPES: list[EventType | int | None] = [None] * 256
 for _type in EventType:
-    if _type is not EventType.UNKNOWN:
+    if _type not in _RARE_TYPES:
         _TYPES[_type] = _type
 
 
@@ -165,11 +169,14 @@ class EventDecoder:
         source: The name of the log in error messages: a file, or a server.
         checksums: Whether events before the first FORMAT_DESCRIPTION event have checksums: a
             stream of events begins with others.
+        is_file: Whether the bytes are a file's, where what follows a START_ENCRYPTION event is
+            encrypted. A server sends it as plain events.
     """
 
-    def __init__(self, source: str, *, checksums: bool = False) -> None:
+    def __init__(self, source: str, *, checksums: bool = False, is_file: bool = False) -> None:
         self._source = source
         self._checksums = checksums
+        self._is_file = is_file
 
     def decode(self, data: bytes | bytearray | memoryview) -> Event:
         """Decode one event, such as a packet of a replication stream without its first byte.
@@ -205,7 +212,7 @@ class EventDecoder:
         end = len(view)
         # Most logs have small events, so what is done for each of them is kept to a minimum.
         unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
-        checksum_at, description = _CHECKSUM.unpack_from, EventType.FORMAT_DESCRIPTION
+        checksum_at = _CHECKSUM.unpack_from
         while end - start >= HEADER_BYTES:
             timestamp, code, server_id, size, next_position, flags = unpack(view, start)
             stop = start + size
@@ -213,10 +220,7 @@ class EventDecoder:
                 break
             type_ = types[code]
             if type_ is None:
-                self._check_ignorable(code, flags, start + (position or 0))
-                type_ = code
-            elif type_ is description:
-                self._checksums = _has_checksums(view[start + HEADER_BYTES : stop], self._source)
+                type_ = self._rare_type(view[start:stop], code, flags, start + (position or 0))
             covered = stop
             if self._checksums:
                 covered -= CHECKSUM_BYTES
@@ -242,12 +246,21 @@ class EventDecoder:
                 "again from its source"
             )
 
-    def _check_ignorable(self, code: int, flags: int, where: int) -> None:
+    def _rare_type(self, event: memoryview, code: int, flags: int, where: int) -> EventType | int:
+        """The type of an event that changes how the next are read, or is unknown."""
+        if code == EventType.FORMAT_DESCRIPTION:
+            self._checksums = _has_checksums(event[HEADER_BYTES:], self._source)
+            return EventType.FORMAT_DESCRIPTION
+        if code == EventType.MARIADB_START_ENCRYPTION:
+            if self._is_file:
+                raise _encrypted(self._source)
+            return EventType.MARIADB_START_ENCRYPTION
         if not flags & IGNORABLE_FLAG:
             raise Unsupported(
                 f"cannot read {self._source} at position {where}: event type {code} is unknown and "
                 "not marked as ignorable; update Headwater, or switch the source's new feature off"
             )
+        return code
 
     def _cut_off(self, view: memoryview, start: int, position: int) -> CorruptData:
         remaining = len(view) - start
@@ -276,11 +289,7 @@ def read_log_file(path: Path) -> Iterator[Event]:
             f"cannot read {path}: expected {FILE_MAGIC.hex()} at the start of a binary log file, "
             f"got {magic.hex()}; name a file of the server's binary log"
         )
-    encryption = EventType.MARIADB_START_ENCRYPTION
-    for event in EventDecoder(str(path)).frame(data, start=len(FILE_MAGIC)):
-        yield event
-        if event.type is encryption:
-            raise _encrypted(str(path))
+    yield from EventDecoder(str(path), is_file=True).frame(data, start=len(FILE_MAGIC))
 
 
 def _encrypted(source: str) -> Unsupported:
@@ -349,5 +358,5 @@ def _has_checksums(body: memoryview, source: str) -> bool:
 
 
 def _name(code: int) -> str:
-    type_ = _TYPES[code]
-    return f"{type_.name} ({code})" if isinstance(type_, EventType) else str(code)
+    names = {type_.value: type_.name for type_ in EventType}
+    return f"{names[code]} ({code})" if code in names else str(code)
