@@ -77,7 +77,7 @@ demo-cdc: $(READY) ## Follow a year of real flights from a MariaDB server into a
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks at, databases, other clients, modes of tables and slow suites have targets of their own
 	@$(PYTEST) $(SHARED) --ignore=tests/repository --ignore=tests/docs \
-		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not slow and not modes" $(ARGS)
+		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
@@ -99,6 +99,12 @@ test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are mi
 test-mysql: $(READY) ## Run the tests on MySQL, fetched from Debian's packages unless HEADWATER_MYSQLD names a server
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@$(PYTEST_ON_DISK) $(SHARED) -m "mysql and not slow" --must-run=mysql $(ARGS)
+
+.PHONY: test-cdc-oracles
+test-cdc-oracles: java $(READY) ## Compare how other readers decode the logs of MariaDB and MySQL; fails without them
+	@tests/interop/environments $(BIN)/python
+	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
+	@$(PYTEST_ON_DISK) -m cdc_oracles --must-run=cdc_oracles $(ARGS)
 
 # Kinds of sessions that Spark's tests run in.
 SPARK ?= cluster connect

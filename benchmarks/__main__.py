@@ -15,7 +15,7 @@ from benchmarks.engine.scale import TableScale
 from benchmarks.measurement import measurement_table
 from benchmarks.rest.measure import Limits, RestServer
 
-PARTS = ("engine", "scale", "spark", "tpch", "rest")
+PARTS = ("engine", "scale", "cdc", "spark", "tpch", "rest")
 PLACE = Path(".bench")
 LAKANA = PLACE / "lakana"
 
@@ -43,6 +43,9 @@ def main() -> int:
     scale.add_argument("--partitions", type=int, default=1000, help="its partitions")
     scale.add_argument("--upserts", type=int, default=5000, help="upserts of one table")
     scale.add_argument("--upserted", type=int, default=1_000_000, help="rows of that table")
+    cdc = parser.add_argument_group("cdc, whose ratios are of processor times")
+    cdc.add_argument("--changes", type=int, default=2_000_000, help="rows of a log")
+    cdc.add_argument("--transactions", type=int, default=200_000, help="transactions of one row")
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
@@ -75,6 +78,7 @@ def main() -> int:
         for part, run in (
             ("engine", _engine),
             ("scale", _scale),
+            ("cdc", _cdc),
             ("spark", _spark),
             ("tpch", _tpch),
             ("rest", _rest),
@@ -114,6 +118,26 @@ def _scale(chosen: argparse.Namespace) -> bool:
         )
         results = bench.run()
     console.print(measurement_table("Tables of many files and many commits", results))
+    return all(result.holds for result in results)
+
+
+def _cdc(chosen: argparse.Namespace) -> bool:
+    # Here, not above: the others are measured without PyMySQL.
+    from benchmarks.cdc.measure import ChangeDataCapture
+
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="cdc-", dir=chosen.place or PLACE) as folder:
+        bench = ChangeDataCapture(
+            Path(folder).absolute(),
+            chosen.changes,
+            chosen.transactions,
+            chosen.rounds,
+            lambda text: console.print(f"[dim]{text} …[/dim]"),
+        )
+        results = bench.run()
+    console.print(measurement_table("Change data capture, per processor second", results))
+    for line in bench.missing:
+        console.print(line)
     return all(result.holds for result in results)
 
 

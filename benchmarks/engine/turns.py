@@ -21,10 +21,15 @@ from typing import IO
 
 from headwater.client.connect import WAREHOUSE_FOLDER
 
-__all__ = ["Client", "Run", "Side", "ask", "in_turns", "one_by_one"]
+__all__ = ["Client", "Run", "Side", "ask", "in_turns", "interpreter", "one_by_one"]
 
 _CLIENTS = Path(".interop").absolute()
 _MEBIBYTE = 1024**2
+
+
+def interpreter(client: str) -> Path:
+    """The Python of another client's environment, which may be missing."""
+    return _CLIENTS / client / "bin/python"
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,23 @@ class Side:
         table: Gives the table's folder, made anew where the step changes it; its time is not
             counted.
         data: The rows, for a step that writes.
-        client: ``headwater``, ``pypaimon`` or ``pypaimon-rust``.
+        client: ``headwater``, or the name of another client's environment.
+        package: The package of the client's module.
+        more: What else the step takes.
     """
 
     step: str
     table: Callable[[], Path]
     data: Path | None = None
     client: str = "headwater"
+    package: str = "benchmarks.engine"
+    more: Mapping[str, str] = field(default_factory=dict)
 
     def request(self) -> dict[str, str]:
         """The request to the client; makes the table."""
         folder = self.table()
         return {
+            **self.more,
             "step": self.step,
             "folder": str(folder),
             "warehouse": str(folder / WAREHOUSE_FOLDER),
@@ -97,15 +107,16 @@ class Client:
 
     Args:
         name: As in `Side`.
+        package: As in `Side`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, package: str = "benchmarks.engine") -> None:
         self._name = name
         if name == "headwater":
-            command = [sys.executable, "-m", "benchmarks.engine.client"]
+            command = [sys.executable, "-m", f"{package}.client"]
         else:
-            module = f"benchmarks.engine.{name.replace('-', '_')}_client"
-            command = [str(_CLIENTS / name / "bin/python"), "-m", module]
+            module = f"{package}.{name.replace('-', '_')}_client"
+            command = [str(interpreter(name)), "-m", module]
         # A file, for a pipe that nobody reads fills up.
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
@@ -146,9 +157,9 @@ class Client:
         raise RuntimeError(f"{self._name} failed at {request}:\n{self._errors.read()[-2000:]}")
 
 
-def ask(request: Mapping[str, object]) -> dict[str, float]:
+def ask(request: Mapping[str, object], package: str = "benchmarks.engine") -> dict[str, float]:
     """Headwater's answer to one request, by a process of its own."""
-    with Client("headwater") as client:
+    with Client("headwater", package) as client:
         return client.ask(request)
 
 
@@ -158,7 +169,7 @@ def one_by_one(side: Side, rounds: int, say: Callable[[str], None]) -> Run:
     for number in range(rounds):
         request = side.request()
         say(f"{side.client}: {side.step}, {Path(request['folder']).name}, round {number + 1}")
-        with Client(side.client) as client:
+        with Client(side.client, side.package) as client:
             run.add(client.ask(request))
     return run
 
@@ -167,7 +178,7 @@ def in_turns(sides: Sequence[Side], rounds: int, say: Callable[[str], None]) -> 
     """Runs of some sides in turns, each side in one process; a first turn is not counted."""
     runs = [Run() for _ in sides]
     with ExitStack() as stack:
-        clients = [stack.enter_context(Client(side.client)) for side in sides]
+        clients = [stack.enter_context(Client(side.client, side.package)) for side in sides]
         for number in range(rounds + 1):
             say(f"{' and '.join(f'{one.client}: {one.step}' for one in sides)}, turn {number}")
             for side, client, run in zip(sides, clients, runs, strict=True):

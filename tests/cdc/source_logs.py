@@ -61,7 +61,7 @@ class SourceServer:
         parsed = make_url(url)
         assert parsed.host is not None
         assert parsed.port is not None
-        self._login: dict[str, Any] = {
+        self.login: dict[str, Any] = {
             "host": parsed.host,
             "port": parsed.port,
             "user": parsed.username,
@@ -82,7 +82,7 @@ class SourceServer:
     @contextmanager
     def session(self) -> Iterator[Any]:
         """A cursor of a session in UTC that accepts any value."""
-        connection = self._connect(**self._login, charset="utf8mb4", autocommit=True)
+        connection = self._connect(**self.login, charset="utf8mb4", autocommit=True)
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET time_zone = '+00:00', sql_mode = ''")

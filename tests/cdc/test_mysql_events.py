@@ -214,6 +214,11 @@ def test_rows_with_another_number_of_columns_are_an_error() -> None:
         batch(event)
 
 
+def test_a_rows_event_that_ends_in_its_bitmaps_is_an_error() -> None:
+    with pytest.raises(CorruptData, match="expected 13 bytes before the rows of an event, got 12"):
+        parse_rows(plain(EventType.UPDATE_ROWS, rows_body(b"")))
+
+
 def test_a_log_without_names_names_the_setting() -> None:
     body = table_map((1, b"\0"), (2, bytes([45])))
     with pytest.raises(Unsupported, match=r"shop\.t.*set binlog_row_metadata=FULL"):

@@ -17,7 +17,8 @@ from headwater.storage.errors import CorruptData, Unsupported
 
 HEADER = struct.Struct("<IBIIIH")
 HEADER_BYTES = HEADER.size
-CHECKSUM_BYTES = 4
+_CHECKSUM = struct.Struct("<I")
+CHECKSUM_BYTES = _CHECKSUM.size
 FILE_MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"
 _FLAGS_OFFSET = 17
@@ -88,7 +89,14 @@ class EventType(IntEnum):
     MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 
-_TYPES = [EventType._value2member_map_.get(code) for code in range(256)]
+_RARE_TYPES = frozenset(
+    {EventType.UNKNOWN, EventType.FORMAT_DESCRIPTION, EventType.MARIADB_START_ENCRYPTION}
+)
+# The type of each code; None of those that `EventDecoder` looks at more closely.
+_TYPES: list[EventType | int | None] = [None] * 256
+for _type in EventType:
+    if _type not in _RARE_TYPES:
+        _TYPES[_type] = _type
 
 
 class Event(NamedTuple):
@@ -161,11 +169,14 @@ class EventDecoder:
         source: The name of the log in error messages: a file, or a server.
         checksums: Whether events before the first FORMAT_DESCRIPTION event have checksums: a
             stream of events begins with others.
+        is_file: Whether the bytes are a file's, where what follows a START_ENCRYPTION event is
+            encrypted. A server sends it as plain events.
     """
 
-    def __init__(self, source: str, *, checksums: bool = False) -> None:
+    def __init__(self, source: str, *, checksums: bool = False, is_file: bool = False) -> None:
         self._source = source
         self._checksums = checksums
+        self._is_file = is_file
 
     def decode(self, data: bytes | bytearray | memoryview) -> Event:
         """Decode one event, such as a packet of a replication stream without its first byte.
@@ -199,35 +210,34 @@ class EventDecoder:
         """
         view = memoryview(data)
         end = len(view)
-        while start < end:
-            where = start if position is None else start + position
-            if end - start < HEADER_BYTES:
-                raise self._cut_off(where, HEADER_BYTES, end - start)
-            timestamp, code, server_id, size, next_position, flags = HEADER.unpack_from(view, start)
-            if size < HEADER_BYTES or size > end - start:
-                raise self._cut_off(where, size, end - start)
-            type_ = _TYPES[code]
-            if type_ is None or type_ is EventType.UNKNOWN:
-                self._check_ignorable(code, flags, where)
-                type_ = code
-            event = view[start : start + size]
-            if type_ is EventType.FORMAT_DESCRIPTION:
-                self._checksums = _has_checksums(event[HEADER_BYTES:], self._source)
-            body = event[HEADER_BYTES:]
+        # Most logs have small events, so what is done for each of them is kept to a minimum.
+        unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
+        checksum_at = _CHECKSUM.unpack_from
+        while end - start >= HEADER_BYTES:
+            timestamp, code, server_id, size, next_position, flags = unpack(view, start)
+            stop = start + size
+            if size < HEADER_BYTES or stop > end:
+                break
+            type_ = types[code]
+            if type_ is None:
+                type_ = self._rare_type(view[start:stop], code, flags, start + (position or 0))
+            covered = stop
             if self._checksums:
-                body = body[:-CHECKSUM_BYTES]
-                self._verify(event, code, flags, where)
-            yield Event(type_, timestamp, server_id, next_position, flags, body, size)
-            start += size
+                covered -= CHECKSUM_BYTES
+                if crc32(view[start:covered]) != checksum_at(view, covered)[0]:
+                    self._verify(view[start:stop], code, flags, start + (position or 0))
+            body = view[start + HEADER_BYTES : covered]
+            yield new(Event, (type_, timestamp, server_id, next_position, flags, body, size))
+            start = stop
+        if start < end:
+            raise self._cut_off(view, start, position or 0)
 
     def _verify(self, event: memoryview, code: int, flags: int, where: int) -> None:
-        covered = event[:-CHECKSUM_BYTES]
-        if code == EventType.FORMAT_DESCRIPTION and flags & IN_USE_FLAG:
-            without_flag = bytearray(covered)
-            without_flag[_FLAGS_OFFSET] &= ~IN_USE_FLAG
-            actual = zlib.crc32(without_flag)
-        else:
-            actual = zlib.crc32(covered)
+        """Raise unless the checksum is that of the event without the flag of a file in use."""
+        covered = bytearray(event[:-CHECKSUM_BYTES])
+        if code == EventType.FORMAT_DESCRIPTION:
+            covered[_FLAGS_OFFSET] &= ~IN_USE_FLAG
+        actual = zlib.crc32(covered)
         expected = int.from_bytes(event[-CHECKSUM_BYTES:], "little")
         if actual != expected:
             raise CorruptData(
@@ -236,17 +246,30 @@ class EventDecoder:
                 "again from its source"
             )
 
-    def _check_ignorable(self, code: int, flags: int, where: int) -> None:
+    def _rare_type(self, event: memoryview, code: int, flags: int, where: int) -> EventType | int:
+        """The type of an event that changes how the next are read, or is unknown."""
+        if code == EventType.FORMAT_DESCRIPTION:
+            self._checksums = _has_checksums(event[HEADER_BYTES:], self._source)
+            return EventType.FORMAT_DESCRIPTION
+        if code == EventType.MARIADB_START_ENCRYPTION:
+            if self._is_file:
+                raise _encrypted(self._source)
+            return EventType.MARIADB_START_ENCRYPTION
         if not flags & IGNORABLE_FLAG:
             raise Unsupported(
                 f"cannot read {self._source} at position {where}: event type {code} is unknown and "
                 "not marked as ignorable; update Headwater, or switch the source's new feature off"
             )
+        return code
 
-    def _cut_off(self, where: int, size: int, remaining: int) -> CorruptData:
+    def _cut_off(self, view: memoryview, start: int, position: int) -> CorruptData:
+        remaining = len(view) - start
+        size = HEADER_BYTES
+        if remaining >= HEADER_BYTES:
+            size = HEADER.unpack_from(view, start)[3]
         return CorruptData(
-            f"cannot read {self._source} at position {where}: expected an event of {size} bytes, "
-            f"got {remaining} bytes; read the log again from its source"
+            f"cannot read {self._source} at position {start + position}: expected an event of "
+            f"{size} bytes, got {remaining} bytes; read the log again from its source"
         )
 
 
@@ -266,10 +289,7 @@ def read_log_file(path: Path) -> Iterator[Event]:
             f"cannot read {path}: expected {FILE_MAGIC.hex()} at the start of a binary log file, "
             f"got {magic.hex()}; name a file of the server's binary log"
         )
-    for event in EventDecoder(str(path)).frame(data, start=len(FILE_MAGIC)):
-        yield event
-        if event.type is EventType.MARIADB_START_ENCRYPTION:
-            raise _encrypted(str(path))
+    yield from EventDecoder(str(path), is_file=True).frame(data, start=len(FILE_MAGIC))
 
 
 def _encrypted(source: str) -> Unsupported:
@@ -338,5 +358,5 @@ def _has_checksums(body: memoryview, source: str) -> bool:
 
 
 def _name(code: int) -> str:
-    type_ = _TYPES[code]
-    return str(code) if type_ is None else f"{type_.name} ({code})"
+    names = {type_.value: type_.name for type_ in EventType}
+    return f"{names[code]} ({code})" if code in names else str(code)

@@ -7,7 +7,7 @@ are known, each column of all rows is one gather.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -40,7 +40,7 @@ STATEMENT_END_FLAG = 0x0001
 """The last rows event of a statement."""
 
 # The kind of the first image of each operation's rows; an update has a second image.
-_KINDS = {
+_KINDS: Mapping[int, RowKind] = {
     EventType.WRITE_ROWS_V1: RowKind.INSERT,
     EventType.UPDATE_ROWS_V1: RowKind.UPDATE_BEFORE,
     EventType.DELETE_ROWS_V1: RowKind.DELETE,
@@ -48,7 +48,14 @@ _KINDS = {
     EventType.UPDATE_ROWS: RowKind.UPDATE_BEFORE,
     EventType.DELETE_ROWS: RowKind.DELETE,
 }
+_UPDATE = RowKind.UPDATE_BEFORE
+# The table id and the flags of a rows event.
+_HEAD_BYTES = 8
+_MAX_ONE_BYTE = 250
 _VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
+
+# What a NamedTuple's constructor calls, in half the time.
+_new = tuple.__new__
 
 
 class RowsEvent(NamedTuple):
@@ -105,32 +112,50 @@ def parse_rows(event: Event) -> RowsEvent:
         Invalid: It is not a rows event.
         Unsupported: It has partial updates of JSON.
     """
-    kind = _KINDS.get(event.type)  # type: ignore[call-overload]
+    type_ = event.type
+    kind = _KINDS.get(type_)
+    if kind is None:
+        raise _not_rows(event)
+    body = event.body
+    column_count_at = _HEAD_BYTES
+    if type_ in _VERSION_2:
+        column_count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
+    column_count = body[column_count_at]
+    start = column_count_at + 1
+    if column_count > _MAX_ONE_BYTE:
+        column_count, start = read_packed_integer(body, column_count_at)
+    bitmap_bytes = column_count + 7 >> 3
+    rows_at = start + (2 * bitmap_bytes if kind is _UPDATE else bitmap_bytes)
+    head = _parse_head(body[:rows_at].tobytes(), start, kind, column_count)
+    return _new(RowsEvent, (*head, body[rows_at:]))
+
+
+@lru_cache(maxsize=4096)
+def _parse_head(
+    head: bytes, start: int, kind: RowKind, column_count: int
+) -> tuple[int, int, RowKind, int, tuple[bytes, ...]]:
+    """Parse what precedes the rows, which is the same in most rows events of a table."""
+    size = (column_count + 7) // 8
+    bitmaps = 2 if kind is _UPDATE else 1
+    if len(head) != start + bitmaps * size:
+        raise CorruptData(
+            f"cannot decode rows: expected {start + bitmaps * size} bytes before the rows of an "
+            f"event, got {len(head)}; read the log again from its source"
+        )
+    images = tuple(head[start + size * i : start + size * (i + 1)] for i in range(bitmaps))
+    table_id, flags = (int.from_bytes(head[a:b], "little") for a, b in ((0, 6), (6, 8)))
+    return table_id, flags, kind, column_count, images
+
+
+def _not_rows(event: Event) -> Invalid | Unsupported:
     if event.type is EventType.PARTIAL_UPDATE_ROWS:
-        raise Unsupported(
+        return Unsupported(
             "cannot decode rows: a session of the source wrote partial updates of JSON; set "
             "binlog_row_value_options='' for all sessions and read the table again"
         )
-    if kind is None:
-        raise Invalid(
-            f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
-            "compressed events first"
-        )
-    body = event.body
-    start = 8
-    if event.type in _VERSION_2:
-        start += int.from_bytes(body[8:10], "little")
-    column_count, start = read_packed_integer(body, start)
-    size = (column_count + 7) // 8
-    count = 2 if kind is RowKind.UPDATE_BEFORE else 1
-    images = tuple(bytes(body[start + size * i : start + size * (i + 1)]) for i in range(count))
-    return RowsEvent(
-        int.from_bytes(body[:6], "little"),
-        int.from_bytes(body[6:8], "little"),
-        kind,
-        column_count,
-        images,
-        body[start + size * count :],
+    return Invalid(
+        f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
+        "compressed events first"
     )
 
 

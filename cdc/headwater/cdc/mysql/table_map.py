@@ -164,7 +164,11 @@ def parse_table_map(event: Event) -> TableMap:
         CorruptData: The event ends too early.
         Unsupported: The log does not have the columns' names, or has a type that is not supported.
     """
-    body = bytes(event.body)
+    return _parse(event.body.tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _parse(body: bytes) -> TableMap:
     return TableMap(int.from_bytes(body[:6], "little"), _parse_shape(body[8:]))
 
 

@@ -1,0 +1,1 @@
+"""Change data capture beside the libraries that read the same log."""
