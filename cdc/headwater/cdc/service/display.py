@@ -18,7 +18,11 @@ __all__ = ["show"]
 
 _TERMINAL_SECONDS = 0.5
 _COLORS = {"streaming": "green", "quarantined": "red", "gone": "dim"}
-_COLUMNS = ("table", "phase", "rows", "rows/s", "last schema change", "reason")
+_COLUMNS = (
+    *("table", "phase", "rows", "rows/s", "lag s", "lag bytes"),
+    *("last schema change", "reason"),
+)
+_NUMBERS = ("rows", "rows/s", "lag s", "lag bytes")
 
 
 def show(pipeline: RunningPipeline, console: Console, interval: float) -> bool:
@@ -63,7 +67,7 @@ def _print(figures: Figures, console: Console, live: Live | None) -> None:
 def _drawn(figures: Figures) -> Group:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in _COLUMNS:
-        table.add_column(name, justify="right" if name.startswith("rows") else "left")
+        table.add_column(name, justify="right" if name in _NUMBERS else "left")
     for row in figures.tables:
         table.add_row(*_cells(row))
     return Group(_head(figures), table)
@@ -86,6 +90,8 @@ def _cells(row: TableFigures) -> tuple[Text, ...]:
         Text(row.phase, style=_COLORS.get(row.phase, "yellow")),
         Text(f"{row.rows:,}"),
         Text(f"{row.rows_per_second:,.0f}"),
+        Text("-" if row.lag_seconds is None else f"{row.lag_seconds:,.1f}"),
+        Text("-" if row.lag_bytes is None else f"{row.lag_bytes:,}"),
         Text(printable(row.schema_change or "")),
         Text(printable(row.reason or "")),
     )

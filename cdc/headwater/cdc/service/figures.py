@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["Figures", "Sampler", "TableFigures"]
+
+_NOT_FOLLOWED = (TablePhase.QUARANTINED, TablePhase.GONE)
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class TableFigures:
         phase: What the pipeline does with it.
         rows: How many rows were committed since the start.
         rows_per_second: The same, since the figures before.
+        lag_seconds, lag_bytes: Those of the pipeline, as a batch has all tables; None for a table
+            that is not followed.
         schema_change: The last statement that changed its columns.
         reason: Why it is quarantined or read again.
     """
@@ -28,6 +33,8 @@ class TableFigures:
     phase: str
     rows: int
     rows_per_second: float
+    lag_seconds: float | None
+    lag_bytes: int | None
     schema_change: str | None
     reason: str | None
 
@@ -81,26 +88,29 @@ class Sampler:
         progress = self._pipeline.status()
         taken, now = self._runtime.monotonic(), self._runtime.now_millis()
         seconds = max(taken - self._taken, 1e-3)
+        lag = None
+        if progress.lag_bytes == 0:
+            lag = 0.0
+        elif progress.source_time:
+            lag = max(0.0, (now - progress.source_time) / 1000)
         tables = []
         for name, table in sorted(progress.tables.items()):
             new = table.rows - self._rows.get(str(name), 0)
+            is_followed = table.phase not in _NOT_FOLLOWED
             tables.append(
                 TableFigures(
                     str(name),
                     str(table.phase),
                     table.rows,
                     round(new / seconds, 1),
+                    lag if is_followed else None,
+                    progress.lag_bytes if is_followed else None,
                     table.schema_change,
                     table.reason,
                 )
             )
         self._rows = {table.table: table.rows for table in tables}
         self._taken = taken
-        lag = None
-        if progress.lag_bytes == 0:
-            lag = 0.0
-        elif progress.source_time:
-            lag = max(0.0, (now - progress.source_time) / 1000)
         return Figures(
             now,
             self._pipeline.name,
