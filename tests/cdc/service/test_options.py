@@ -74,7 +74,7 @@ def test_a_file_has_the_same_names(tmp_path: Path) -> None:
     assert (settings.include, settings.exclude) == (("shop.*", "crm.*"), ("shop.log",))
     assert settings.type_mapping == {TypeMapping.TINYINT1_NOT_BOOL, TypeMapping.TO_NULLABLE}
     assert settings.on_drop is OnDrop.DROP
-    assert not settings.keep_wider_types
+    assert settings.narrowing == "fail"
     assert settings.table_options == {"bucket": "4", "deletion-vectors.enabled": "true"}
     assert settings.batch_seconds == 2.0
     assert not options.once

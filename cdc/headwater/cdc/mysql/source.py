@@ -51,6 +51,7 @@ class MySQLSource:
 
     Attributes:
         flavour: Whether it is MySQL or MariaDB.
+        explicit_timestamps: Whether a TIMESTAMP without NULL or NOT NULL takes nulls.
     """
 
     def __init__(self, address: Address) -> None:
@@ -60,6 +61,7 @@ class MySQLSource:
         settings = self._server.variables()
         self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
+        self.explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
 
     def close(self) -> None:
         """End the connection."""

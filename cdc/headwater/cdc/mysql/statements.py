@@ -7,13 +7,14 @@ from headwater.cdc.mysql.charsets import charset_of_collation
 from headwater.cdc.mysql.events import Query
 from headwater.storage.errors import HeadwaterError
 
-__all__ = ["statement_syntax", "statement_text"]
+__all__ = ["is_strict", "statement_syntax", "statement_text"]
 
 # Status variables of a QUERY event and how many bytes each has; those after them are not needed.
 _FLAGS2, _SQL_MODE, _CATALOG, _AUTO_INCREMENT, _CHARSET = 0, 1, 2, 3, 4
 _TIME_ZONE, _CATALOG_NZ = 5, 6
 _SIZES = {_FLAGS2: 4, _SQL_MODE: 8, _AUTO_INCREMENT: 4, _CHARSET: 6}
 _ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
+_STRICT_TRANS_TABLES, _STRICT_ALL_TABLES = 1 << 21, 1 << 22
 
 
 def statement_text(query: Query) -> str:
@@ -35,13 +36,22 @@ def statement_text(query: Query) -> str:
 
 def statement_syntax(query: Query, *, mariadb: bool, lower_case_names: bool) -> Syntax:
     """How the session that wrote a statement writes statements."""
-    mode = int.from_bytes(_variables(query.status_variables).get(_SQL_MODE, b""), "little")
+    mode = _sql_mode(query)
     return Syntax(
         mariadb=mariadb,
         ansi_quotes=bool(mode & _ANSI_QUOTES),
         backslash_escapes=not mode & _NO_BACKSLASH_ESCAPES,
         lower_case_names=lower_case_names,
     )
+
+
+def is_strict(query: Query) -> bool:
+    """Whether the session rejects nulls in a column that becomes NOT NULL."""
+    return bool(_sql_mode(query) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
+
+
+def _sql_mode(query: Query) -> int:
+    return int.from_bytes(_variables(query.status_variables).get(_SQL_MODE, b""), "little")
 
 
 def _variables(data: bytes) -> dict[int, bytes]:

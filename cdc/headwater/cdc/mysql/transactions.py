@@ -14,6 +14,7 @@ from headwater.cdc.ddl import (
     DropDatabase,
     Irrelevant,
     NotUnderstood,
+    Syntax,
     interpret,
 )
 from headwater.cdc.model.tables import TableName
@@ -24,7 +25,7 @@ from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.positions import Position, PositionTracker
 from headwater.cdc.mysql.rows import RowsEvent, parse_rows
-from headwater.cdc.mysql.statements import statement_syntax, statement_text
+from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
 from headwater.cdc.mysql.table_map import TableShape, parse_table_map
 from headwater.storage.errors import CorruptData, Unsupported
 
@@ -110,6 +111,8 @@ class LogBatch:
         rows: The rows of each table, by shape where that changed.
         changes: What a statement changed: it is a batch of its own.
         statement: The statement's text.
+        syntax: How its session writes statements.
+        strict: Whether its session rejects nulls in a column that becomes NOT NULL.
         faults: Tables whose rows cannot be read, with the reason.
         rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
             is all tables.
@@ -125,6 +128,8 @@ class LogBatch:
     rows: dict[TableName, list[TableRows]] = field(default_factory=dict)
     changes: Sequence[Change] = ()
     statement: str = ""
+    syntax: Syntax = field(default_factory=Syntax)
+    strict: bool = False
     faults: dict[TableName, str] = field(default_factory=dict)
     rereads: dict[TableName | None, str] = field(default_factory=dict)
     xa: list[XaEnd] = field(default_factory=list)
@@ -151,6 +156,8 @@ class _Transaction:
         "rows",
         "size",
         "statement",
+        "strict",
+        "syntax",
         "timestamp",
         "xa",
     )
@@ -162,6 +169,7 @@ class _Transaction:
         self.rows: list[tuple[TableName, Event, Event]] = []
         self.changes: list[Change] = []
         self.statement = ""
+        self.syntax, self.strict = Syntax(), False
         self.rereads: dict[TableName | None, str] = {}
         self.xa: XaEnd | None = None
         self.size = 0
@@ -295,6 +303,7 @@ class LogReader:
         batch.rereads |= transaction.rereads
         if transaction.changes:
             batch.changes, batch.statement = tuple(transaction.changes), transaction.statement
+            batch.syntax, batch.strict = transaction.syntax, transaction.strict
         xa = transaction.xa
         if xa is not None:
             batch.xa.append(xa)
@@ -454,6 +463,7 @@ class LogReader:
         if relevant:
             transaction.changes += relevant
             transaction.statement = text
+            transaction.syntax, transaction.strict = syntax, is_strict(query)
         if text.upper().endswith("START TRANSACTION"):
             transaction.has_end = True
         return None if transaction.has_end else self._end(transaction)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
-from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.positions import Position, contains
 from headwater.cdc.mysql.source import MySQLSource
@@ -15,7 +15,7 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined
 from headwater.cdc.pipeline.targets import Targets
-from headwater.cdc.sink.schema_changes import changes_to
+from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Joining", "unknown_again"]
@@ -158,7 +158,14 @@ class Joining:
                 f"has ({', '.join(schema.primary_keys)}); replace the lake's table: headwater cdc "
                 f"resnapshot {definition.name} --replace"
             )
-        changes = changes_to(schema, definition, keep_wider_types=self._settings.keep_wider_types)
+        known = [
+            SourceColumn(field.name, "", field.type, comment=field.description or "")
+            for field in schema.fields
+        ]
+        old = SourceTable(
+            definition.name, tuple(known), tuple(schema.primary_keys), schema.comment or ""
+        )
+        changes = schema_changes(schema, old, definition, narrowing=self._settings.narrowing)
         if changes:
             self._targets.alter(target, *changes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headwater.cdc.ddl import (
@@ -18,7 +18,7 @@ from headwater.cdc.ddl import (
 from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.table_changes import apply_change
+from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, unknown_again
@@ -27,7 +27,7 @@ from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
-from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
+from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.schema.change import SetOption
 
@@ -94,9 +94,10 @@ class SchemaEvents:
                     self._gone(event, name)
             elif isinstance(change, CreateTable):
                 self._create(event, change)
-            else:
+            elif isinstance(change, Truncate | ForeignKeyChange):
                 for name in _concerned(event.states, change):
-                    self._change(event, name, change)
+                    self._change_rows(event, name, change)
+        self._alter(event)
         return event.states
 
     # Statements -------------------------------------------------------------------------------
@@ -120,57 +121,74 @@ class SchemaEvents:
                 event.batch.end,
             )
 
-    def _change(self, event: _Event, name: TableName, change: Change) -> None:
-        """Apply a change of one table."""
+    def _change_rows(
+        self, event: _Event, name: TableName, change: Truncate | ForeignKeyChange
+    ) -> None:
+        """Apply a change that leaves the columns as they are."""
         state = event.states[name]
         if not state.is_followed:
-            event.joining.changed(change)
             return
-        try:
-            if isinstance(change, ForeignKeyChange):
-                if change.dropped:
-                    # It may have changed rows until then, which nobody looks for any more.
-                    for other in self._cascades.descendants(name, event.states):
-                        if other in event.states and event.states[other].is_followed:
-                            event.states[other] = read_again(
-                                event.states[other],
-                                f"a foreign key of {name} was dropped",
-                                event.batch.end,
-                            )
-                return
-            if isinstance(change, Truncate):
-                self._targets.open(state.target).truncate()
-                event.states[name] = state
-                return
-            event.states[name] = self._altered(event, name, state, change)
+        if isinstance(change, Truncate):
+            self._targets.open(state.target).truncate()
+            return
+        if not change.dropped:
+            return
+        # It may have changed rows until then, which nobody looks for any more.
+        for other in self._cascades.descendants(name, event.states):
+            if other in event.states and event.states[other].is_followed:
+                event.states[other] = read_again(
+                    event.states[other], f"a foreign key of {name} was dropped", event.batch.end
+                )
+
+    def _alter(self, event: _Event) -> None:
+        """Apply the changes of columns, those of a table together."""
+        others = (
+            *(NotUnderstood, RenameTables, DropTables, DropDatabase, CreateTable),
+            *(Truncate, ForeignKeyChange),
+        )
+        changes = [change for change in event.batch.changes if not isinstance(change, others)]
+        names = dict.fromkeys(
+            name for change in changes for name in _concerned(event.states, change)
+        )
+        for name in names:
+            state = event.states[name]
+            if not state.is_followed:
+                continue
+            try:
+                event.states[name] = self._altered(event, name, state, changes)
+            except Unavailable:
+                raise
+            except HeadwaterError as error:
+                event.states[name] = quarantined(state, error.message, event.batch.end)
             self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
-        except Unavailable:
-            raise
-        except HeadwaterError as error:
-            event.states[name] = quarantined(state, error.message, event.batch.end)
 
     def _altered(
-        self, event: _Event, name: TableName, state: TableState, change: Change
+        self, event: _Event, name: TableName, state: TableState, changes: Sequence[Change]
     ) -> TableState:
-        old = state.source_table(name)
-        result = apply_change(change, old, mapping=self._settings.type_mapping)
+        old, batch = state.source_table(name), event.batch
+        result = apply_changes(
+            changes,
+            old,
+            mapping=self._settings.type_mapping,
+            syntax=batch.syntax,
+            explicit_timestamps=self._source.explicit_timestamps,
+            strict=batch.strict,
+        )
         if result.key_changed:
             raise Invalid(
                 f"the primary key of {name} changed; replace the lake's table: headwater cdc "
                 f"resnapshot {name} --replace"
             )
-        table = self._targets.open(state.target)
-        marker = f"{event.number}.{event.batch.changes.index(change)}"
-        if table.schema.options.get(_BATCH_OPTION) != marker:
-            narrowing = Narrowing.KEEP if self._settings.keep_wider_types else Narrowing.FAIL
-            changes = schema_changes(
-                table.schema, old, result.table, result.renames, narrowing=narrowing
+        table, number = self._targets.open(state.target), str(event.number)
+        if table.schema.options.get(_BATCH_OPTION) != number:
+            alterations = schema_changes(
+                table.schema, old, result.table, result.renames, narrowing=self._settings.narrowing
             )
-            if changes:
-                self._targets.alter(state.target, *changes, SetOption(_BATCH_OPTION, marker))
+            if alterations:
+                self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
         state = state.with_source(result.table)
         if result.rereads:
-            state = read_again(state, result.rereads, event.batch.end)
+            state = read_again(state, result.rereads, batch.end)
         return state
 
     def _create(self, event: _Event, change: CreateTable) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.selection import Selection
 from headwater.cdc.mysql.column_types import TypeMapping, parse_type_mapping
+from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
 __all__ = ["OnDrop", "PipelineSettings"]
@@ -38,8 +39,7 @@ class PipelineSettings:
         type_mapping: Choices of types in the lake.
         bad_dates: What to do with dates that the lake does not have.
         on_drop: What becomes of tables that the source drops.
-        keep_wider_types: Whether a narrowed column keeps its type in the lake; the table is
-            quarantined otherwise.
+        narrowing: What happens when a column of the source can hold less than before.
         table_options: Options of tables that are created in the lake.
         batch_seconds: The time to collect changes before they are committed, in seconds.
         batch_bytes: The bytes of rows in the log after which they are committed earlier.
@@ -57,7 +57,7 @@ class PipelineSettings:
     type_mapping: frozenset[TypeMapping] = frozenset()
     bad_dates: BadDates = BadDates.FAIL
     on_drop: OnDrop = OnDrop.KEEP
-    keep_wider_types: bool = True
+    narrowing: Narrowing = Narrowing.KEEP
     table_options: Mapping[str, str] = field(default_factory=dict)
     batch_seconds: float = 5.0
     batch_bytes: int = 128 * _MB
@@ -96,7 +96,7 @@ class PipelineSettings:
             "type-mapping": ",".join(sorted(self.type_mapping)),
             "bad-dates": str(self.bad_dates),
             "on-drop": str(self.on_drop),
-            "keep-wider-types": json.dumps(self.keep_wider_types),
+            "narrowing": str(self.narrowing),
             "table-options": json.dumps(dict(self.table_options)),
         }
 
@@ -112,6 +112,6 @@ class PipelineSettings:
             parse_type_mapping(stored["type-mapping"]),
             BadDates(stored["bad-dates"]),
             OnDrop(stored["on-drop"]),
-            bool(json.loads(stored["keep-wider-types"])),
+            Narrowing(stored["narrowing"]),
             json.loads(stored["table-options"]),
         )

@@ -157,7 +157,7 @@ class PipelineOptions(BaseModel):
             type_mapping=parse_type_mapping(",".join(self.type_mapping)),
             bad_dates=self.bad_dates,
             on_drop=self.on_drop,
-            keep_wider_types=self.narrowing is Narrowing.KEEP,
+            narrowing=self.narrowing,
             table_options=self.table_options,
             **tuning,
         )
