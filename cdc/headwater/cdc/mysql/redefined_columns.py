@@ -83,8 +83,7 @@ def _keeps_arguments(old: SourceType, new: SourceType) -> bool:
 
 
 def _keeps_characters(old: SourceType, new: SourceType, charset: str | None) -> bool:
-    if old.name == "char" and new.name == "varchar":
-        return (new.length or 0) >= (old.length or 0)
+    # A CHAR is padded in the lake, so that its values are not those of a VARCHAR.
     width = charset_width(charset) or 4
     for family, short, factor in ((_TEXTS, "varchar", width), (_BLOBS, "varbinary", 1)):
         if new.name in family:

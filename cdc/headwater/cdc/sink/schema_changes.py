@@ -269,8 +269,13 @@ def _with_own_columns(wanted: Sequence[str], present: Sequence[str]) -> Sequence
 
 def _longest_run(positions: Sequence[int]) -> set[int]:
     """The most positions that are in ascending order already."""
+    longest: list[int] = []
     runs: list[list[int]] = []
     for position in positions:
-        before: list[int] = max((run for run in runs if run[-1] < position), key=len, default=[])
-        runs.append([*before, position])
-    return set(max(runs, key=len, default=[]))
+        run: list[int] = []
+        for earlier in runs:
+            if earlier[-1] < position and len(earlier) > len(run):
+                run = earlier
+        runs.append([*run, position])
+        longest = max(longest, runs[-1], key=len)
+    return set(longest)
