@@ -320,9 +320,9 @@ def test_debezium_reads_the_same_changes(
         else:
             pytest.fail("Debezium ended before it had read the tables")
         make_changes(source, *COMPRESSED[flavour], *DOCUMENTS)
-        found = [line.removeprefix("change ") for line in lines if line.startswith("change ")]
+        printed = [line.removeprefix("change ") for line in lines if line.startswith("change ")]
     ours = with_split_key_updates(our_changes(source.log_files()))
-    assert_equal_changes(ours, [parsed(line) for line in found], from_debezium)
+    assert_equal_changes(ours, [parsed(line) for line in printed], from_debezium)
 
 
 @contextmanager
