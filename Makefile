@@ -158,7 +158,7 @@ openapi: $(READY) ## Write the API's description from the running application
 	$(BIN)/headwater openapi --output openapi/headwater.json
 
 .PHONY: bench
-bench: java $(READY) ## Measure against references in the same run (ARGS=engine, spark, tpch or rest for one part)
+bench: java $(READY) ## Measure against references in the same run (ARGS=engine, cdc, spark, tpch or rest for one part)
 	@tests/interop/environments $(BIN)/python
 	@$(BIN)/python -m benchmarks $(ARGS)
 

@@ -69,9 +69,9 @@ class ChangeDataCapture:
         )
         assert decoded.rows == self.rows
         written.rows = self.rows
-        self._faster("decode rows, beside the SDK's write of them", decoded, written, 1.5)
+        self._faster("decode rows, beside the SDK's write of them", decoded, written, 0.5)
         exported.unlink()
-        self._beside_readers("decode rows", decoded, server, log_file, (60, 20))
+        self._beside_readers("decode rows", decoded, server, log_file, (20, 8))
 
     def _small_transactions(self, server: MariaDB, log_file: Path) -> None:
         framed, decoded = self._turns(self._ours("frame", log_file), self._ours("decode", log_file))
@@ -80,7 +80,7 @@ class ChangeDataCapture:
         decoded.rows = self.transactions
         name = "one-row transactions"
         self.say(f"{name}, without decoding: {_rate(framed)}")
-        self._beside_readers(name, decoded, server, log_file, (5, 2))
+        self._beside_readers(name, decoded, server, log_file, (2.5, 1))
 
     def _beside_readers(
         self, name: str, ours: Run, server: MariaDB, log_file: Path, least: tuple[float, float]

@@ -38,7 +38,7 @@ class Side:
 
     Attributes:
         step: Its name in the client.
-        table: Gives the table's folder, made anew where the step changes it; its time is not
+        table: Returns the table's folder, of a new table where the step changes it; its time is not
             counted.
         data: The rows, for a step that writes.
         client: ``headwater``, or the name of another client's environment.

@@ -305,27 +305,31 @@ def test_mysql_event_stream_reads_the_same_changes(
     assert_equal_changes(our_changes(log_files), changes, from_event_stream)
 
 
-def test_debezium_reads_the_same_changes(request: pytest.FixtureRequest, flavour: str) -> None:
+def test_debezium_reads_the_same_changes(
+    request: pytest.FixtureRequest, flavour: str, tmp_path: Path
+) -> None:
     python = python_of("debezium")
     if flavour == "mariadb" and not any(MARIADB_JARS.glob("*.jar")):
         pytest.skip(f"needs the connector for MariaDB in {MARIADB_JARS}")
     source: SourceServer = request.getfixturevalue(flavour)
     create_tables(source)
-    with debezium(python, source, flavour) as lines:
+    with debezium(python, source, flavour, tmp_path) as lines:
         for line in lines:
             if line == "ready\n":
                 break
         else:
             pytest.fail("Debezium ended before it had read the tables")
         make_changes(source, *COMPRESSED[flavour], *DOCUMENTS)
-        found = [line.removeprefix("change ") for line in lines if line.startswith("change ")]
+        printed = [line.removeprefix("change ") for line in lines if line.startswith("change ")]
     ours = with_split_key_updates(our_changes(source.log_files()))
-    assert_equal_changes(ours, [parsed(line) for line in found], from_debezium)
+    assert_equal_changes(ours, [parsed(line) for line in printed], from_debezium)
 
 
 @contextmanager
-def debezium(python: str, source: SourceServer, flavour: str) -> Iterator[Iterator[str]]:
-    """Run Debezium on a server; what it prints."""
+def debezium(
+    python: str, source: SourceServer, flavour: str, folder: Path
+) -> Iterator[Iterator[str]]:
+    """Run Debezium on a server, with its log in a folder; what it prints."""
     # It chooses a garbage collector itself, and two are an error.
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
     login = source.login
@@ -337,6 +341,7 @@ def debezium(python: str, source: SourceServer, flavour: str) -> Iterator[Iterat
         stderr=subprocess.STDOUT,
         text=True,
         env=environment,
+        cwd=folder,
     )
     assert process.stdout is not None
     try:
