@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cdc.source_logs import SourceServer
 from tests.ports import free_port
 
-from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.pipeline.state import PipelineState
 from headwater.client import connect
 
 pytestmark = pytest.mark.mariadb
@@ -256,8 +256,36 @@ def test_tables_are_read_again_on_request(
         assert before is not None
         assert after is not None
         assert after.number > before.number
-        assert [table.phase for table in after.tables.values()] != [TablePhase.SNAPSHOT]
         assert state.requests() == {}
+    assert headwater(*arguments, "--once").returncode == 0
+    assert headwater("cdc", "verify", "--catalog", str(place)).returncode == 0
+
+
+def test_verify_prints_the_keys_that_differ(
+    headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
+) -> None:
+    assert headwater(*arguments, "--once").returncode == 0
+    command = ("cdc", "verify", "--catalog", str(place))
+    table = f"{store.database}.orders"
+    equal = headwater(*command)
+    assert (equal.returncode, equal.stdout) == (
+        0,
+        f"{table}: equal; 2 rows at the source, 2 in the lake\n",
+    )
+    with connect(place) as lake:
+        lake.table("lake.orders").write({"id": [2, 7, 8], "item": ["tea", "gone", "gone"]})
+    differs = headwater(*command, "--limit", "2")
+    assert differs.returncode == 1
+    first, *keys = differs.stdout.splitlines()
+    assert first == f"{table}: 3 keys differ; 2 rows at the source, 4 in the lake"
+    assert len(keys) == 3
+    assert keys[-1] == "  … and 1 more"
+    (row,) = rows(headwater(*command, "--json"))
+    assert (row["table"], row["equal"], row["differences"]) == (table, False, 3)
+    assert sorted(key["id"] for key in row["keys"]) == [2, 7, 8]
+    assert headwater("cdc", "resnapshot", "--catalog", str(place), table).returncode == 0
+    assert headwater(*arguments, "--once").returncode == 0
+    assert headwater(*command).returncode == 0
 
 
 def test_one_of_several_pipelines_is_named(

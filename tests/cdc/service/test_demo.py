@@ -13,7 +13,6 @@ import pytest
 @pytest.mark.mariadb
 @pytest.mark.slow
 def test_the_demo_ends_with_equal_tables_and_leaves_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("headwater.cdc.service.verify")
     # Not pytest's own directory, which MariaDB's user may not enter.
     place = Path(f"/tmp/{tmp_path.name}-{os.getpid()}")
     place.mkdir(mode=0o755)

@@ -37,10 +37,9 @@ def test_a_pipeline_follows_until_it_is_stopped(
         until(lambda: lake.table_exists("lake.orders") and len(items(lake)) == 2)
         store.run("INSERT INTO orders VALUES (3, 'mug')")
         until(lambda: len(items(lake)) == 3)
+        until(lambda: [table.rows for table in pipeline.status().tables.values()] == [3])
         until(lambda: pipeline.status().lag_bytes == 0)
-        progress = pipeline.status()
-        assert [table.rows for table in progress.tables.values()] == [3]
-        assert progress.position
+        assert pipeline.status().position
         assert repr(pipeline).startswith("Pipeline shop: running, 1 tables into lake, batch ")
         with pytest.raises(TimeoutError, match="pipeline 'shop' still runs after 0 s"):
             pipeline.wait(0)

@@ -135,6 +135,7 @@ class _Session:
             self._joining.begin(states)
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
+            states = self._obeyed(states)
             while not self._is_done(plan, states, reader):
                 plan, states = self._next(plan, states, reader)
         return all(state.is_followed or not state.reason for state in states.values())

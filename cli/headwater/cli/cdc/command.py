@@ -19,7 +19,7 @@ from headwater.storage.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from headwater.cdc.service import PipelineStatus, TableStatus
-    from headwater.cdc.service import verify as comparison  # type: ignore[attr-defined,unused-ignore]
+    from headwater.cdc.service.verify import TableVerdict
     from headwater.client import Lake
 
 __all__ = ["app"]
@@ -170,25 +170,25 @@ def verify(
 ) -> None:
     """Compare each table with its source at one position, and print the keys that differ.
 
-    The exit code is 1 if any does.
+    The exit code is 1 if any does, or if a table cannot be compared.
     """
     require("cdc", "headwater cdc verify")
-    from headwater.cdc.service import verify as comparison  # type: ignore[attr-defined,unused-ignore]
     from headwater.cdc.service.options import read_password, source_address
     from headwater.cdc.service.status import the_pipeline
+    from headwater.cdc.service.verify import verify as compare
 
     pipeline = the_pipeline(lake, target, name)
     settings = pipeline.started_with()
     address = source_address(settings.source, read_password(password_file))
     differs = False
-    for verdict in comparison.verify(lake, address, settings):
-        differs |= verdict.differences.num_rows > 0
+    for verdict in compare(lake, address, settings):
+        differs |= not verdict.is_equal
         _print_verdict(verdict, limit, as_json=as_json)
     if differs:
         raise typer.Exit(1)
 
 
-def _print_verdict(verdict: comparison.TableVerdict, limit: int, *, as_json: bool) -> None:
+def _print_verdict(verdict: TableVerdict, limit: int, *, as_json: bool) -> None:
     differences = verdict.differences.slice(0, limit).to_pylist()
     count = verdict.differences.num_rows
     if as_json:
@@ -196,12 +196,14 @@ def _print_verdict(verdict: comparison.TableVerdict, limit: int, *, as_json: boo
             "table": str(verdict.table),
             "source rows": verdict.source_rows,
             "lake rows": verdict.lake_rows,
+            "equal": verdict.is_equal,
+            "problem": verdict.problem,
             "differences": count,
             "keys": differences,
         }
         print(printable_json(json.dumps(document, ensure_ascii=False, default=str)))
         return
-    equal = "equal" if count == 0 else f"{count} keys differ"
+    equal = verdict.problem or ("equal" if count == 0 else f"{count} keys differ")
     rows = f"{verdict.source_rows} rows at the source, {verdict.lake_rows} in the lake"
     print(printable(f"{verdict.table}: {equal}; {rows}"))
     for row in differences:

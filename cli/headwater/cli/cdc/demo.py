@@ -89,7 +89,7 @@ def _follow(display: Display, lake: Lake, admin: MySQLServer, url: str, seconds:
         step.note = _state(last)
     with display.step("Compare each table with its source") as step:
         rows, is_equal = _compared(lake, admin)
-        step.note = "verified by ranges of keys, at one position"
+        step.note = "all keys and values, at one position"
     display.table(["table", "rows", "in the lake", "differences", "snapshots"], rows)
     return all_followed and is_equal
 
@@ -120,17 +120,18 @@ def _state(pipeline: FollowedSource) -> str:
 
 def _compared(lake: Lake, admin: MySQLServer) -> tuple[list[list[str]], bool]:
     """A line for each table, and whether all are equal."""
-    from headwater.cdc.service import verify as comparison  # type: ignore[attr-defined,unused-ignore]
     from headwater.cdc.service.status import the_pipeline
+    from headwater.cdc.service.verify import verify
 
     settings = the_pipeline(lake, _TARGET).started_with()
     lines, is_equal = [], True
-    for verdict in comparison.verify(lake, admin.address, settings):
+    for verdict in verify(lake, admin.address, settings):
         differences = verdict.differences.num_rows
-        is_equal &= differences == 0
+        is_equal &= verdict.is_equal
         snapshots = len(lake.table(f"{_TARGET}.{verdict.table.table}").snapshots())
-        numbers = (verdict.source_rows, verdict.lake_rows, differences, snapshots)
-        lines.append([str(verdict.table), *(f"{number:,}" for number in numbers)])
+        difference = verdict.problem or f"{differences:,}"
+        counts = (f"{verdict.source_rows:,}", f"{verdict.lake_rows:,}", difference)
+        lines.append([str(verdict.table), *counts, f"{snapshots:,}"])
     return lines, is_equal
 
 
