@@ -16,7 +16,7 @@ from headwater.cdc.ddl import Syntax, interpret
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
+from headwater.cdc.mysql.server import Flavour, MySQLServer
 from headwater.cdc.mysql.table_changes import TableChanges, apply_changes
 from headwater.cdc.mysql.type_synonyms import column_type
 from headwater.storage.errors import Unsupported
@@ -73,7 +73,7 @@ class Source:
 @pytest.fixture
 def database(source: SourceServer) -> Iterator[Source]:
     source.run("SELECT 1")
-    with MySQLServer(Address.from_url(source.url)) as connection:
+    with MySQLServer(source.address) as connection:
         yield Source(source, connection)
 
 

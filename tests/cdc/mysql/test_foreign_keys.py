@@ -44,7 +44,7 @@ TABLES = (
 
 @pytest.fixture
 def server(source: SourceServer) -> Iterator[MySQLServer]:
-    with MySQLServer(Address(**source._login)) as server:
+    with MySQLServer(Address(**source.login)) as server:
         yield server
 
 
@@ -52,12 +52,12 @@ def server(source: SourceServer) -> Iterator[MySQLServer]:
 def reader(source: SourceServer, privileges: str) -> Iterator[MySQLServer]:
     """A session of a user with these privileges alone, on all tables."""
     user = f"reader_{source.database[-8:]}"
-    address = Address(**source._login)
+    address = Address(**source.login)
     source.run(f"CREATE USER {user}@'%' IDENTIFIED BY 'x'")
     with MySQLServer(address) as server:
         flavour = server.flavour
     if flavour is Flavour.MARIADB:
-        root = pymysql.connect(**{**source._login, "user": "root"})
+        root = pymysql.connect(**{**source.login, "user": "root"})
         root.query(f"GRANT {privileges} ON *.* TO {user}@'%'")
         root.close()
     else:

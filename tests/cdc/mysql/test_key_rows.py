@@ -116,7 +116,7 @@ class RecordedConnection(Connection):  # type: ignore[misc]
 
 @pytest.fixture
 def address(source: SourceServer) -> Address:
-    return Address(**source._login)
+    return Address(**source.login)
 
 
 @pytest.fixture

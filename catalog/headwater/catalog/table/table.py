@@ -394,7 +394,7 @@ def _texts(properties: Mapping[str, str] | None) -> Mapping[str, str]:
         return {}
     if not isinstance(properties, Mapping):
         raise Invalid(
-            f"write: properties is the {type(properties).__name__} {reprlib.repr(properties)}: give "
-            "a mapping by text or None"
+            f"write: properties is the {type(properties).__name__} {reprlib.repr(properties)}: "
+            "give a mapping by text or None"
         )
     return given_texts(properties, "write: properties:")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
+from headwater.cdc.ddl import TableName as StatementTable
+from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.positions import Position, contains
@@ -18,7 +20,7 @@ from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
-__all__ = ["Joining", "unknown_again"]
+__all__ = ["Joining", "is_made_by_tool", "unknown_again"]
 
 _REPLACE = "; the lake's table is replaced"
 
@@ -56,8 +58,9 @@ class Joining:
         names = {table.name for table in tables.followed}
         names |= {finding.table for finding in tables.findings if finding.table is not None}
         known = {name for name, state in states.items() if not _is_unknown(state)}
+        chosen = {name for name in names if self._selection.matches(name)}
         self._wanted = {
-            name for name in names if self._selection.matches(name) and name not in known
+            name for name in chosen - known if not is_made_by_tool(name, chosen | states.keys())
         }
         self._wanted |= {name for name, state in states.items() if _is_unknown(state)}
 
@@ -101,7 +104,11 @@ class Joining:
 
     def changed(self, change: Change) -> None:
         """Ask again for tables that a statement is about."""
-        for name in [name for name in self._read if change.concerns((name.database, name.table))]:  # type: ignore[arg-type]
+        for name in [
+            name
+            for name in self._read
+            if change.concerns(StatementTable(name.database, name.table))
+        ]:
             self.want(name)
 
     def joined(self, states: States, batch: LogBatch) -> States:
@@ -168,6 +175,13 @@ class Joining:
         changes = schema_changes(schema, old, definition, narrowing=self._settings.narrowing)
         if changes:
             self._targets.alter(target, *changes)
+
+
+def is_made_by_tool(name: TableName, followed: Container[TableName]) -> bool:
+    """Whether a table is one that a tool made to change a followed one, see `is_tool_table`."""
+    return is_tool_table(
+        StatementTable(name.database, name.table), lambda base: TableName(*base) in followed
+    )
 
 
 def unknown_again(state: TableState, reason: str) -> TableState:

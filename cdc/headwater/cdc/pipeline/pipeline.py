@@ -136,7 +136,10 @@ class _Session:
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
             states = self._obeyed(states)
-            while not self._is_done(plan, states, reader):
+            while True:
+                states = self._obeyed(states)
+                if self._is_done(plan, states, reader):
+                    break
                 plan, states = self._next(plan, states, reader)
         return all(state.is_followed or not state.reason for state in states.values())
 
@@ -176,7 +179,8 @@ class _Session:
         if self._stop.is_set():
             return True
         # Others are told of the states by the plan.
-        if self._goal is None or self._joining.has_some or not _has(plan, states):
+        is_recorded = _has(plan, states) and not self._obeyed_requests
+        if self._goal is None or self._joining.has_some or not is_recorded:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
         return is_read and contains(reader.position, self._goal)
@@ -193,7 +197,6 @@ class _Session:
 
     def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
         """Read, plan and commit a batch, if there is anything in it."""
-        states = self._obeyed(states)
         self._joining.read(states, reader.position)
         self._follow(reader, states)
         number = plan.number + 1

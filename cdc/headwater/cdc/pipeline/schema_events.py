@@ -15,13 +15,12 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
-from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.cascades import Cascades
-from headwater.cdc.pipeline.joining import Joining, unknown_again
+from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
@@ -253,7 +252,7 @@ class SchemaEvents:
         """Whether a table that appears is to be followed."""
         if not self._selection.matches(name):
             return False
-        return name in event.states or not is_tool_table(name, lambda base: base in event.states)
+        return name in event.states or not is_made_by_tool(name, event.states)
 
 
 class _Event:
