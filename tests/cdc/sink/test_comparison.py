@@ -298,6 +298,14 @@ def test_keys_alone_show_what_the_source_lacks(memory_bytes: int) -> None:
         assert batch.select(schema.names).equals(lake.slice(2, 1))
 
 
+def test_a_key_may_have_the_name_of_the_result() -> None:
+    with Comparison(["difference"], NUMBERS) as comparison:
+        comparison.add_source([numbers([1], payload=7)])
+        (batch,) = comparison.differences().batches()
+        assert batch.schema.names == ["difference", "difference"]
+        assert [column.to_pylist() for column in batch.columns] == [[7], ["missing in the lake"]]
+
+
 def test_rows_with_other_columns_are_rejected() -> None:
     with pytest.raises(Invalid, match=r"the key \(id, no\): the columns are id, difference"):
         Comparison(["id", "no"], NUMBERS)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.literals import quoted_name
 from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.text_values import quoted
 
 __all__ = [
     "ForeignKeyAction",
@@ -237,7 +237,7 @@ def _grouped(
 def _defined_rules(server: MySQLServer, table: TableName) -> Mapping[str, tuple[str, str]]:
     """The rules of a table's foreign keys for deletes and updates, from its definition."""
     server.rows("SET SESSION sql_quote_show_create = 1")
-    name = f"{quoted_name(table.database)}.{quoted_name(table.table)}"
+    name = f"{quoted(table.database)}.{quoted(table.table)}"
     ((_, definition),) = server.rows(f"SHOW CREATE TABLE {name}")
     return {
         constraint.replace("``", "`"): (on_delete or "RESTRICT", on_update or "RESTRICT")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.charsets import check_collation
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
-from headwater.cdc.mysql.literals import quoted_name
 from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.text_values import quoted
 from headwater.storage.errors import Conflict, Unsupported
 
 __all__ = ["Tables", "check_definition", "read_tables"]
@@ -110,8 +110,8 @@ def check_definition(server: MySQLServer, table: SourceTable) -> None:
     """
     name = table.name
     # From here on changes of the table wait for the end of this transaction.
-    quoted = f"{quoted_name(name.database)}.{quoted_name(name.table)}"
-    server.rows(f"SELECT 1 FROM {quoted} LIMIT 0")
+    qualified = f"{quoted(name.database)}.{quoted(name.table)}"
+    server.rows(f"SELECT 1 FROM {qualified} LIMIT 0")
     now = read_tables(server, {name}).followed
     known = [(column.name, column.source_type) for column in table.columns]
     actual = [(column.name, column.source_type) for column in now[0].columns] if now else []

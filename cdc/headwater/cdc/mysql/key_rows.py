@@ -2,7 +2,7 @@
 
 The server finds keys by their index and by its collations; of its rows, those are kept whose keys
 have the same bytes. BOOLEAN in the lake is any number but 0 in a column ``tinyint(1)``: such a key
-is found by its columns before that one.
+is found by its columns before that one, and by reading the whole table if it is the first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pymysql.connections import Connection
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.mysql.column_types import parse_source_type
-from headwater.cdc.mysql.literals import lake_literals, quoted_name
+from headwater.cdc.mysql.literals import lake_literals
 from headwater.cdc.mysql.result_sets import text_columns
 from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.text_values import BadDates, lake_values
+from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
 from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import to_arrow
 
@@ -127,7 +127,7 @@ def _bounded(
     max_bytes: int,
 ) -> Iterator[tuple[pa.Table, str]]:
     """Keys in groups, for each of which a statement is short enough."""
-    names = [quoted_name(column.name) for column in columns]
+    names = [quoted(column.name) for column in columns]
     flags = [_is_flag(column) for column in columns]
     sides = [f"({name} <> 0)" if flag else name for name, flag in zip(names, flags, strict=True)]
     ends = np.cumsum(_lengths(_alternatives(sides, literals, is_list)))
@@ -183,20 +183,14 @@ def _max_statement_bytes(connection: Connection, address: Address, table: Source
     ((text,),) = text_columns(connection, address, "SELECT @@max_allowed_packet")
     packet = int(text[0].as_py())
     others = len(_statement(table, table.columns, "").encode())
-    names = sum(len(quoted_name(name).encode()) for name in table.primary_key)
+    names = sum(len(quoted(name).encode()) for name in table.primary_key)
     return min(packet, _MAX_STATEMENT_BYTES) - others - 4 * names - _RESERVED_BYTES
 
 
 def _statement(table: SourceTable, columns: Sequence[SourceColumn], condition: str) -> str:
-    names = ", ".join(map(_selected, columns))
-    database, name = quoted_name(table.name.database), quoted_name(table.name.table)
+    names = ", ".join(map(select_expression, columns))
+    database, name = quoted(table.name.database), quoted(table.name.table)
     return f"SELECT {names} FROM {database}.{name} WHERE {condition}"
-
-
-def _selected(column: SourceColumn) -> str:
-    """A column as it is read: FLOAT with all of its digits."""
-    name = quoted_name(column.name)
-    return f"CAST({name} AS DOUBLE)" if pa.types.is_float32(to_arrow(column.type)) else name
 
 
 def _batches(

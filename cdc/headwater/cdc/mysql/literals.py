@@ -15,14 +15,14 @@ from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import to_arrow
 
-__all__ = ["lake_literals", "quoted_name", "text_literals"]
+__all__ = ["lake_literals", "text_literals"]
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _REALS = frozenset({"float", "double"})
 _TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _QUOTED = frozenset({"date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"})
-_NUMBER_FORM = r"^-?\d+(\.\d+)?(e[+-]?\d+)?$"
+_NUMBER_FORM = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 _QUOTED_FORM = r"^[0-9A-Za-z:. -]*$"
 _BIT_DIGITS = 16
 _UTF8 = "utf8mb4"
@@ -56,7 +56,7 @@ def text_literals(text: pa.Array, column: SourceColumn) -> pa.Array:
     """Literals for values of a query's result.
 
     Args:
-        text: The values as the server writes them, ``binary``.
+        text: The values of `select_expression` as the server writes them, ``binary``.
         column: The column.
 
     Returns:
@@ -67,6 +67,9 @@ def text_literals(text: pa.Array, column: SourceColumn) -> pa.Array:
         Unsupported: Values of the column's type cannot be compared exactly.
     """
     name = parse_source_type(column.source_type).name
+    is_number = name in _INTEGERS | {"decimal"} or (
+        name == "bit" and pa.types.is_string(to_arrow(column.type))
+    )
     if name in _TEXT:
         literals = _joined(f"_{_UTF8} X'", _hexadecimal(text), "'")
         charset = (column.collation or _UTF8).partition("_")[0]
@@ -76,17 +79,20 @@ def text_literals(text: pa.Array, column: SourceColumn) -> pa.Array:
             literals = _joined("CONVERT(", literals, end)
     elif name in _BYTES:
         literals = _joined("X'", _hexadecimal(text), "'")
+    elif is_number:
+        literals = _checked(text, _NUMBER_FORM, column)
     elif name == "bit":
         digits = pl.Series(_hexadecimal(text)).str.zfill(_BIT_DIGITS)
         literals = digits.str.to_integer(base=16, dtype=pl.UInt64).to_arrow().cast(pa.string())
     elif name in _QUOTED:
         literals = _joined("'", _checked(text, _QUOTED_FORM, column), "'")
-    elif name in _INTEGERS | {"decimal"}:
-        literals = _checked(text, _NUMBER_FORM, column)
     elif name in _REALS:
         numbers = _checked(text, _NUMBER_FORM, column)
+        if name == "float":
+            # The server compares doubles: all digits of the number that is meant.
+            numbers = numbers.cast(pa.float32()).cast(pa.float64()).cast(pa.string())
         # Without an exponent it would be a decimal.
-        has_exponent = pc.match_substring(numbers, "e")
+        has_exponent = pc.match_substring(numbers, "e", ignore_case=True)
         literals = pc.if_else(has_exponent, numbers, _joined("", numbers, "e0"))
     else:
         raise Unsupported(
@@ -96,20 +102,10 @@ def text_literals(text: pa.Array, column: SourceColumn) -> pa.Array:
     return pc.fill_null(literals, "NULL")
 
 
-def quoted_name(name: str) -> str:
-    """The name of a column, table or database in a statement."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _text(values: pa.Array, column: SourceColumn) -> pa.Array:
     """Values of the lake as the server writes them: the inverse of `lake_values`."""
     type_ = values.type
     source = parse_source_type(column.source_type).name
-    if source == "float" and not pa.types.is_floating(type_):
-        raise Unsupported(
-            f"column '{column.name}' of type {column.source_type} cannot be compared exactly with "
-            f"values of type {column.type}; leave its table out, or follow it without 'to-string'"
-        )
     if pa.types.is_boolean(type_) and source == "bit":
         return pc.if_else(values, pa.scalar(b"\1"), pa.scalar(b"\0"))
     if pa.types.is_boolean(type_):
