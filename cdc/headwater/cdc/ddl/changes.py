@@ -11,17 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
 
-
-class TableName(NamedTuple):
-    """A table's name with its database."""
-
-    database: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
+from headwater.cdc.model.tables import TableName
 
 
 @dataclass(frozen=True, slots=True)

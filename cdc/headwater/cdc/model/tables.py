@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import DataType
@@ -16,11 +17,10 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _NAME = re.compile(r"((?:[^.\\]|\\.)+)\.((?:[^.\\]|\\.)+)", re.DOTALL)
 
 
-@dataclass(frozen=True, order=True)
-class TableName:
+class TableName(NamedTuple):
     """The name of a table of a source.
 
-    Attributes:
+    Args:
         database: The database, or a PostgreSQL schema.
         table: The table.
     """

@@ -25,6 +25,7 @@ _PHASES = {
     _COMMIT_ALTER: AlterPhase.COMMIT,
     _ROLLBACK_ALTER: AlterPhase.ROLLBACK,
 }
+_ANY_PHASE = _START_ALTER | _COMMIT_ALTER | _ROLLBACK_ALTER
 _UUID_BYTES = 16
 
 
@@ -125,5 +126,7 @@ def _mariadb(event: Event) -> Beginning:
     if flags & (_PREPARED_XA | _COMPLETED_XA):
         offset += _XA_HEAD_BYTES + body[offset + 4] + body[offset + 5]
     extra = body[offset] if offset < len(body) else 0
-    phase = next((phase for flag, phase in _PHASES.items() if extra & flag), AlterPhase.WHOLE)
+    phase = AlterPhase.WHOLE
+    if extra & _ANY_PHASE:
+        phase = next(phase for flag, phase in _PHASES.items() if extra & flag)
     return Beginning(gtid, not flags & _STANDALONE, phase)

@@ -32,6 +32,7 @@ from headwater.storage.errors import CorruptData, Unsupported
 __all__ = ["BatchLimits", "LogBatch", "LogReader", "TableRows", "XaEnd"]
 
 _T = EventType
+_TABLE_MAP, _XID, _QUERY = _T.TABLE_MAP, _T.XID, _T.QUERY
 _ROWS = frozenset(
     {
         *(_T.WRITE_ROWS, _T.UPDATE_ROWS, _T.DELETE_ROWS),
@@ -300,7 +301,8 @@ class LogReader:
         batch.transactions += 1
         batch.source_time = transaction.timestamp * 1000
         batch.size += transaction.size
-        batch.rereads |= transaction.rereads
+        if transaction.rereads:
+            batch.rereads |= transaction.rereads
         if transaction.changes:
             batch.changes, batch.statement = tuple(transaction.changes), transaction.statement
             batch.syntax, batch.strict = transaction.syntax, transaction.strict
@@ -309,13 +311,14 @@ class LogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
+        faults = batch.faults
         for name, table_map, event in transaction.rows:
-            if name not in self._tables or name in batch.faults:
+            if name not in self._tables or (faults and name in faults):
                 continue
             try:
                 shape = parse_table_map(table_map).shape
             except (CorruptData, Unsupported) as error:
-                batch.faults[name] = error.message
+                faults[name] = error.message
                 continue
             runs = batch.rows.get(name)
             if runs is None:
@@ -346,6 +349,18 @@ class LogReader:
     def _read(self, event: Event) -> _Transaction | None:
         """Take one event; the transaction if it ends with it."""
         kind = event.type
+        transaction = self._open
+        if transaction is not None:
+            # Nearly all events are these.
+            transaction.timestamp = event.timestamp
+            if kind is _TABLE_MAP:
+                self._read_table_map(event)
+                return None
+            if kind in _ROWS:
+                self._read_rows(transaction, event)
+                return None
+            if kind is _XID:
+                return self._end(transaction)
         if kind in _COMPRESSED:
             done = None
             for inner in expand(event):
@@ -356,31 +371,21 @@ class LogReader:
                 self._file = parse_rotation(event).file
             return None
         if is_gtid_event(event):
-            if self._open is not None:
+            if transaction is not None:
                 raise CorruptData(
-                    f"{self._chunks.source}: transaction {self._open.gtid} has no end; read the "
+                    f"{self._chunks.source}: transaction {transaction.gtid} has no end; read the "
                     "log again"
                 )
             self._open = _Transaction(parse_gtid_event(event))
             return None
-        transaction = self._open
         if transaction is None:
             raise Unsupported(
                 f"{self._chunks.source} has an event {kind.name} without a GTID; set gtid_mode=ON "
                 "at the source, and read the tables again: headwater cdc resnapshot"
             )
-        transaction.timestamp = event.timestamp
-        if kind is _T.TABLE_MAP:
-            self._read_table_map(event)
-        elif kind in _ROWS:
-            self._read_rows(transaction, event)
-        elif kind is _T.XID:
-            return self._end(transaction)
-        elif kind is _T.QUERY:
+        if kind is _QUERY:
             return self._read_query(transaction, event)
-        else:
-            return self._read_other(transaction, event, kind)
-        return None
+        return self._read_other(transaction, event, kind)
 
     def _end(self, transaction: _Transaction) -> _Transaction:
         self._open = None
@@ -480,7 +485,7 @@ class LogReader:
             return True
         if isinstance(change, NotUnderstood) and change.any_table:
             return True
-        return any(self._is_selected(TableName(*name)) for name in change.tables)
+        return any(self._is_selected(name) for name in change.tables)
 
     def _read_xa(self, transaction: _Transaction, text: str) -> _Transaction | None:
         match = _XA.fullmatch(text)

@@ -6,7 +6,6 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
-from headwater.cdc.ddl import TableName as StatementTable
 from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
@@ -104,11 +103,7 @@ class Joining:
 
     def changed(self, change: Change) -> None:
         """Ask again for tables that a statement is about."""
-        for name in [
-            name
-            for name in self._read
-            if change.concerns(StatementTable(name.database, name.table))
-        ]:
+        for name in [name for name in self._read if change.concerns(name)]:
             self.want(name)
 
     def joined(self, states: States, batch: LogBatch) -> States:
@@ -179,9 +174,7 @@ class Joining:
 
 def is_made_by_tool(name: TableName, followed: Container[TableName]) -> bool:
     """Whether a table is one that a tool made to change a followed one, see `is_tool_table`."""
-    return is_tool_table(
-        StatementTable(name.database, name.table), lambda base: TableName(*base) in followed
-    )
+    return is_tool_table(name, lambda base: base in followed)
 
 
 def unknown_again(state: TableState, reason: str) -> TableState:

@@ -191,7 +191,7 @@ class SchemaEvents:
         return state
 
     def _create(self, event: _Event, change: CreateTable) -> None:
-        name = TableName(*change.table)
+        name = change.table
         state = event.states.get(name)
         is_there = state is not None and state.phase is not TablePhase.GONE
         if is_there and change.if_not_exists and not change.or_replace:
@@ -203,8 +203,8 @@ class SchemaEvents:
         event.joining.want(name)
 
     def _rename(self, event: _Event, change: RenameTables) -> None:
-        replaced = {TableName(*new) for new in change.replaced}
-        moves = {TableName(*old): TableName(*new) for old, new in change.moves.items()}
+        replaced = set(change.replaced)
+        moves = change.moves
         before = dict(event.states)
         for old, new in moves.items():
             state = before.get(old)
@@ -273,8 +273,4 @@ def _concerned(states: States, change: Change) -> list[TableName]:
         return list(states)
     if isinstance(change, DropDatabase):
         return [name for name in states if name.database == change.database]
-    return [name for name in map(_name, change.tables) if name in states]
-
-
-def _name(name: tuple[str, str]) -> TableName:
-    return TableName(*name)
+    return [name for name in change.tables if name in states]
