@@ -326,3 +326,20 @@ def test_rows_stay_unless_the_table_is_read_again(
             ]
             assert after == wanted, statement
         table, rows = changes.table, after
+
+
+def test_no_type_changes_values_unless_the_table_is_read_again(database: Source) -> None:
+    create = f"CREATE TABLE t ({', '.join(ROW_COLUMNS)}, PRIMARY KEY (r)) CHARACTER SET utf8mb4"
+    table = database.create(create, f"INSERT INTO t VALUES {ROWS}")
+    rows = database.server.select("SELECT * FROM t ORDER BY r")
+    kept = 0
+    for column in NAMES[1:12]:
+        for type_ in ROW_TYPES.replace("\n", "|").strip("|").split("|"):
+            statement = f"ALTER TABLE t MODIFY {column} {type_}"
+            # MariaDB's JSON is text with a check, which the rows do not pass.
+            if type_ != "JSON" and database.changes(table, statement).rereads is None:
+                kept += 1
+                database.server.run(statement)
+                assert database.server.select("SELECT * FROM t ORDER BY r") == rows, statement
+                database.create(create, f"INSERT INTO t VALUES {ROWS}")
+    assert kept > 20
