@@ -23,11 +23,11 @@ from headwater.cdc.ddl.changes import (
     RenameTables,
     RowEffect,
     RowsReplaced,
-    TableName,
     Truncate,
 )
 from headwater.cdc.ddl.statements import AlterPhase, interpret
 from headwater.cdc.ddl.tokens import Syntax
+from headwater.cdc.model.tables import TableName
 
 __all__ = [
     "AddColumns",

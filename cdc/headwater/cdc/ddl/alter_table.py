@@ -22,7 +22,6 @@ from headwater.cdc.ddl.changes import (
     RenameColumns,
     RenameTables,
     RowsReplaced,
-    TableName,
 )
 from headwater.cdc.ddl.columns import (
     ColumnReader,
@@ -41,6 +40,7 @@ from headwater.cdc.ddl.table_options import (
     read_table_option,
 )
 from headwater.cdc.ddl.tokens import Cursor, TokenType, UnclearSyntaxError
+from headwater.cdc.model.tables import TableName
 
 
 def read_alter_table(cursor: Cursor) -> tuple[Change, ...]:

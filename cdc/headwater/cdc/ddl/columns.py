@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from headwater.cdc.ddl.changes import ColumnDefinition, Default, ForeignKey, Position, TableName
+from headwater.cdc.ddl.changes import ColumnDefinition, Default, ForeignKey, Position
 from headwater.cdc.ddl.tokens import Cursor, TokenType, UnclearSyntaxError, words
+from headwater.cdc.model.tables import TableName
 
 _TYPES = words(
     "BIT BOOL BOOLEAN TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 "

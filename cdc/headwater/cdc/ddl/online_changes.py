@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from headwater.cdc.ddl.changes import TableName
+from headwater.cdc.model.tables import TableName
 
 __all__ = ["is_tool_table"]
 

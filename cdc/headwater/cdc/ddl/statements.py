@@ -17,12 +17,12 @@ from headwater.cdc.ddl.changes import (
     NotUnderstood,
     RenameTables,
     RowsReplaced,
-    TableName,
     Truncate,
 )
 from headwater.cdc.ddl.columns import PrimaryKey, column_keys, read_elements
 from headwater.cdc.ddl.table_options import read_partitioning, read_table_option
 from headwater.cdc.ddl.tokens import Cursor, Syntax, Token, TokenType, UnclearSyntaxError, words
+from headwater.cdc.model.tables import TableName
 
 
 class AlterPhase(StrEnum):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headwater.cdc.ddl.changes import PartitionChange, RowEffect, TableName
+from headwater.cdc.ddl.changes import PartitionChange, RowEffect
 from headwater.cdc.ddl.columns import read_charset_name
 from headwater.cdc.ddl.tokens import Cursor, TokenType, UnclearSyntaxError
+from headwater.cdc.model.tables import TableName
 
 _OPTIONS = [
     "AUTOEXTEND_SIZE",

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from headwater.cdc.ddl.changes import TableName
+from headwater.cdc.model.tables import TableName
 
 
 @dataclass(frozen=True, slots=True)

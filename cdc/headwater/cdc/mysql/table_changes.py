@@ -29,8 +29,7 @@ from headwater.cdc.ddl import (
     Syntax,
     Truncate,
 )
-from headwater.cdc.ddl import TableName as StatementTable
-from headwater.cdc.model.tables import SourceColumn, SourceTable
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.mysql.redefined_columns import charset_of, converted_type, reread_reason
 from headwater.cdc.mysql.type_synonyms import column_type, is_text
@@ -119,7 +118,7 @@ def apply_changes(
     """
     session = _Session(mapping, syntax, explicit_timestamps, strict)
     draft = _Draft(table, changes, session)
-    name = StatementTable(table.name.database, table.name.table)
+    name = table.name
     for change in changes:
         if change.concerns(name):
             draft.apply(change, name)
@@ -142,7 +141,7 @@ class _Draft:
         keys = [change for change in changes if isinstance(change, KeyChange)]
         self._key_stays = not any(change.dropped for change in keys)
 
-    def apply(self, change: Change, name: StatementTable) -> None:
+    def apply(self, change: Change, name: TableName) -> None:
         match change:
             case AddColumns():
                 self._add(change)
@@ -380,7 +379,7 @@ class _Draft:
             self._update(at, source_type=text, type=type_, collation=collation)
         self._reasons.append("its text was converted to another character set")
 
-    def _replace_rows(self, change: Change, name: StatementTable) -> None:
+    def _replace_rows(self, change: Change, name: TableName) -> None:
         if isinstance(change, Truncate):
             self._reasons.append("TRUNCATE removed its rows")
         elif name in change.tables_to_reread:
