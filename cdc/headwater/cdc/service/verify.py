@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
+from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.information_schema import check_definition
@@ -29,6 +30,7 @@ from headwater.cdc.sink.comparison import Comparison
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["TableVerdict", "verify"]
@@ -134,40 +136,35 @@ class _Verification:
         targets = Targets(self._lake, self._settings)
         lake_table = targets.lake_table(state.target, source_table)
         table = targets.open(state.target)
-        snapshot_id, base = self._base(table, plan)
+        # With the columns that the table has now: a snapshot by its number has those of its time.
+        scan = table.scan(columns=_schema(lake_table).names)
+        base = self._base(scan.snapshot, table, plan)
         with self._source.consistent_read(base) as read:
             check_definition(read.server, source_table)
             keys = among
             if keys is None:
-                keys = self._all(read, table, snapshot_id, lake_table)
+                keys = self._all(read, scan, lake_table)
             if not keys.num_rows:
                 return keys
             settled = read.settled()
-            return self._looked_up(read, table, snapshot_id, lake_table, keys, base, settled)
+            return self._looked_up(read, scan, lake_table, keys, base, settled)
 
-    def _base(self, table: Table, plan: BatchPlan) -> tuple[int | None, Position]:
-        """The snapshot to compare, and the position that the table has there."""
-        latest = table.latest_snapshot()
-        complete = self._source.parse(plan.start or plan.end)
-        if latest is None:
-            return None, complete
+    def _base(self, latest: Snapshot | None, table: Table, plan: BatchPlan) -> Position:
+        """The position that the table has at its latest snapshot."""
         user = self._state.commit_user
-        for snapshot in table.snapshots():
-            properties = snapshot.properties or {}
-            if snapshot.commit_user == user and "cdc.position" in properties:
+        for snapshot in table.snapshots() if latest is not None else ():
+            properties = snapshot.properties
+            is_seen = latest is not None and snapshot.id <= latest.id
+            if is_seen and snapshot.commit_user == user and "cdc.position" in properties:
                 if snapshot.commit_identifier >= plan.number:
-                    return latest.id, self._source.parse(properties["cdc.position"])
+                    return self._source.parse(properties["cdc.position"])
                 break
-        return latest.id, complete
+        return self._source.parse(plan.start or plan.end)
 
-    def _all(
-        self, read: ConsistentRead, table: Table, snapshot_id: int | None, lake_table: SourceTable
-    ) -> pa.Table:
+    def _all(self, read: ConsistentRead, scan: Scan, lake_table: SourceTable) -> pa.Table:
         schema = _schema(lake_table)
         with self._comparison(lake_table, schema) as comparison:
-            if snapshot_id is not None:
-                rows = table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches()
-                comparison.add_lake(batch.cast(schema) for batch in rows)
+            comparison.add_lake(batch.cast(schema) for batch in scan.to_batches())
             connection, address = read.server.connection, self._source.address
             bad_dates = self._settings.bad_dates
             comparison.add_source(
@@ -180,8 +177,7 @@ class _Verification:
     def _looked_up(
         self,
         read: ConsistentRead,
-        table: Table,
-        snapshot_id: int | None,
+        scan: Scan,
         lake_table: SourceTable,
         keys: pa.Table,
         base: Position,
@@ -192,10 +188,9 @@ class _Verification:
         names = list(lake_table.primary_key)
         wanted = pl.DataFrame(keys.select(names))
         rows: list[pl.DataFrame] = []
-        if snapshot_id is not None:
-            for batch in table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches():
-                frame = pl.DataFrame(pa.table(batch.cast(schema)))
-                rows.append(frame.join(wanted, on=names, how="semi"))
+        for batch in scan.to_batches():
+            frame = pl.DataFrame(pa.table(batch.cast(schema)))
+            rows.append(frame.join(wanted, on=names, how="semi"))
         kept = pl.concat(rows) if rows else pl.DataFrame(schema.empty_table())
         kept = kept.with_columns(pl.lit(0, pl.Int8).alias(ROW_KIND_COLUMN))
         if not contains(base, settled):
