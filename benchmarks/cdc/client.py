@@ -10,17 +10,17 @@ import pyarrow as pa
 from benchmarks.engine.answers import answer_requests
 from headwater.cdc.mysql import (
     EventType,
+    PackedRows,
     RowBatch,
-    RowsEvent,
     TableShape,
     decode_rows,
     is_rows_event,
-    parse_rows,
     parse_table_map,
     read_log_file,
+    table_number,
 )
 
-_Rows = dict[int, tuple[TableShape, list[RowsEvent]]]
+_Rows = dict[int, tuple[TableShape, PackedRows]]
 
 
 def _rows_events(path: Path) -> _Rows:
@@ -31,22 +31,27 @@ def _rows_events(path: Path) -> _Rows:
         if event.type is table_map:
             table = parse_table_map(event)
             if table.table_id not in rows:
-                rows[table.table_id] = table.shape, []
+                rows[table.table_id] = table.shape, PackedRows()
         elif is_rows_event(event):
-            parsed = parse_rows(event)
-            rows[parsed.table_id][1].append(parsed)
+            rows[table_number(event)][1].add(event)
     return rows
 
 
 def _batches(path: Path) -> Iterator[RowBatch]:
-    for shape, events in _rows_events(path).values():
-        yield decode_rows(shape, events)
+    for shape, rows in _rows_events(path).values():
+        for slab in rows.slabs():
+            yield decode_rows(shape, slab)
 
 
 def frame(request: Mapping[str, object]) -> Callable[[], int]:
     """Cut a log file into events, verify them, and parse what is around their rows."""
     path = Path(str(request["data"]))
-    return lambda: sum(len(events) for _, events in _rows_events(path).values())
+
+    def count() -> int:
+        tables = _rows_events(path).values()
+        return sum(len(slab.ends) for _, rows in tables for slab in rows.slabs())
+
+    return count
 
 
 def decode(request: Mapping[str, object]) -> Callable[[], int]:

@@ -15,17 +15,20 @@ from headwater.cdc.mysql import (
     DecodeOptions,
     Event,
     EventType,
+    PackedRows,
     RowBatch,
-    RowsEvent,
     TableShape,
     decode_rows,
     expand,
     is_rows_event,
-    parse_rows,
     parse_table_map,
     read_log_file,
+    table_number,
 )
 from headwater.cdc.mysql.server import Address
+
+# All rows are decoded together.
+_ALL = 1 << 30
 
 
 @dataclass
@@ -33,7 +36,7 @@ class LogContents:
     """The events of some log files, and the undecoded rows of each shape of each table."""
 
     events: list[Event] = field(default_factory=list)
-    rows: dict[TableShape, list[RowsEvent]] = field(default_factory=dict)
+    rows: dict[TableShape, PackedRows] = field(default_factory=dict)
 
     def add(self, events: Iterator[Event]) -> None:
         shapes: dict[int, TableShape] = {}
@@ -44,13 +47,14 @@ class LogContents:
                     table_map = parse_table_map(event)
                     shapes[table_map.table_id] = table_map.shape
                 elif is_rows_event(event):
-                    rows = parse_rows(event)
-                    self.rows.setdefault(shapes[rows.table_id], []).append(rows)
+                    shape = shapes[table_number(event)]
+                    self.rows.setdefault(shape, PackedRows(_ALL)).add(event)
 
     def decode(self, table: str, options: DecodeOptions | None = None) -> RowBatch:
         """Decode the rows of a table that had one shape; dates that do not exist are null."""
         (shape,) = [shape for shape in self.rows if shape.table == table]
-        return decode_rows(shape, self.rows[shape], options or DecodeOptions(BadDates.NULL))
+        (slab,) = self.rows[shape].slabs()
+        return decode_rows(shape, slab, options or DecodeOptions(BadDates.NULL))
 
 
 class SourceServer:

@@ -21,13 +21,14 @@ from headwater.cdc.mysql import (
     ColumnShape,
     ColumnType,
     EventType,
+    PackedRows,
     TableShape,
     decode_rows,
     expand,
     is_rows_event,
-    parse_rows,
     parse_table_map,
     read_log_file,
+    table_number,
 )
 from headwater.storage.rows.kinds import RowKind
 
@@ -128,9 +129,11 @@ def our_changes(log_files: Sequence[Path]) -> Iterator[tuple[Change, TableShape]
                 table_map = parse_table_map(event)
                 shapes[table_map.table_id] = table_map.shape
             elif is_rows_event(event):
-                rows_event = parse_rows(event)
-                shape = shapes[rows_event.table_id]
-                batch = decode_rows(shape, [rows_event])
+                rows = PackedRows()
+                rows.add(event)
+                shape = shapes[table_number(event)]
+                (slab,) = rows.slabs()
+                batch = decode_rows(shape, slab)
                 before: Row = None
                 for kind, row in zip(batch.kinds.to_pylist(), batch.rows.to_pylist(), strict=True):
                     if kind == RowKind.UPDATE_BEFORE:

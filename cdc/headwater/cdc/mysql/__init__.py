@@ -14,7 +14,8 @@ from headwater.cdc.mysql.events import (
     read_log_file,
 )
 from headwater.cdc.mysql.log_values import log_values
-from headwater.cdc.mysql.rows import RowBatch, RowsEvent, decode_rows, is_rows_event, parse_rows
+from headwater.cdc.mysql.packed_rows import PackedRows, RowsSlab, is_rows_event, table_number
+from headwater.cdc.mysql.rows import RowBatch, decode_rows
 from headwater.cdc.mysql.table_map import (
     ColumnShape,
     ColumnType,
@@ -32,10 +33,11 @@ __all__ = [
     "EventDecoder",
     "EventType",
     "FormatDescription",
+    "PackedRows",
     "Query",
     "Rotation",
     "RowBatch",
-    "RowsEvent",
+    "RowsSlab",
     "TableMap",
     "TableShape",
     "arrow_type",
@@ -46,7 +48,7 @@ __all__ = [
     "parse_format_description",
     "parse_query",
     "parse_rotation",
-    "parse_rows",
     "parse_table_map",
     "read_log_file",
+    "table_number",
 ]

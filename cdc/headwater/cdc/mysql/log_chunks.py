@@ -52,6 +52,10 @@ class LogChunks:
         """Count bytes that a batch keeps."""
         self._kept += size
 
+    def store(self, data: bytes) -> bytes | memoryview:
+        """Keep bytes of rows until their batch is committed."""
+        return data if self._kept < self._memory_bytes else _on_disk(data)
+
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
         self._kept = 0

@@ -7,10 +7,9 @@ are known, each column of all rows is one gather.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.cdc.columns import LogBytes, Offsets, unsigned_integers
-from headwater.cdc.mysql.events import Event, EventType, read_packed_integer
+from headwater.cdc.mysql.packed_rows import RowsSlab
 from headwater.cdc.mysql.table_map import TableShape
 from headwater.cdc.mysql.values import (
     DecodeOptions,
@@ -28,55 +27,11 @@ from headwater.cdc.mysql.values import (
     fixed_width,
     length_width,
 )
-from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.errors import CorruptData
 from headwater.storage.rows.kinds import RowKind
 
-# Bytes that are decoded together, and rows whose columns are gathered together: more are slower, as
-# they do not stay in the processor's caches.
-SLAB_BYTES = 8 << 20
+# Rows whose columns are gathered together: more do not stay in the processor's caches.
 CHUNK_ROWS = 1 << 17
-
-STATEMENT_END_FLAG = 0x0001
-"""The last rows event of a statement."""
-
-# The kind of the first image of each operation's rows; an update has a second image.
-_KINDS: Mapping[int, RowKind] = {
-    EventType.WRITE_ROWS_V1: RowKind.INSERT,
-    EventType.UPDATE_ROWS_V1: RowKind.UPDATE_BEFORE,
-    EventType.DELETE_ROWS_V1: RowKind.DELETE,
-    EventType.WRITE_ROWS: RowKind.INSERT,
-    EventType.UPDATE_ROWS: RowKind.UPDATE_BEFORE,
-    EventType.DELETE_ROWS: RowKind.DELETE,
-}
-_UPDATE = RowKind.UPDATE_BEFORE
-# The table id and the flags of a rows event.
-_HEAD_BYTES = 8
-_MAX_ONE_BYTE = 250
-_VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
-
-# What a NamedTuple's constructor calls, in half the time.
-_new = tuple.__new__
-
-
-class RowsEvent(NamedTuple):
-    """The undecoded rows of one event.
-
-    Args:
-        table_id: The number that a TABLE_MAP event before it gave to the table.
-        flags: The event's flags, such as `STATEMENT_END_FLAG`.
-        kind: The row kind of each row's first image: +I, -U or -D.
-        column_count: How many columns the table has.
-        images: Bitmaps of the columns that each image of a row has: one image, but for an update
-            the row before it and after it.
-        rows: The rows, one after the other.
-    """
-
-    table_id: int
-    flags: int
-    kind: RowKind
-    column_count: int
-    images: tuple[bytes, ...]
-    rows: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,73 +55,14 @@ class RowBatch:
     column_set: pa.Array | None
 
 
-def is_rows_event(event: Event) -> bool:
-    """Whether an event that is not compressed has rows."""
-    return event.type in _KINDS or event.type is EventType.PARTIAL_UPDATE_ROWS
-
-
-def parse_rows(event: Event) -> RowsEvent:
-    """Parse a rows event that is not compressed, without decoding its rows.
-
-    Raises:
-        Invalid: It is not a rows event.
-        Unsupported: It has partial updates of JSON.
-    """
-    type_ = event.type
-    kind = _KINDS.get(type_)
-    if kind is None:
-        raise _not_rows(event)
-    body = event.body
-    column_count_at = _HEAD_BYTES
-    if type_ in _VERSION_2:
-        column_count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
-    column_count = body[column_count_at]
-    start = column_count_at + 1
-    if column_count > _MAX_ONE_BYTE:
-        column_count, start = read_packed_integer(body, column_count_at)
-    bitmap_bytes = column_count + 7 >> 3
-    rows_at = start + (2 * bitmap_bytes if kind is _UPDATE else bitmap_bytes)
-    head = _parse_head(body[:rows_at].tobytes(), start, kind, column_count)
-    return _new(RowsEvent, (*head, body[rows_at:]))
-
-
-@lru_cache(maxsize=4096)
-def _parse_head(
-    head: bytes, start: int, kind: RowKind, column_count: int
-) -> tuple[int, int, RowKind, int, tuple[bytes, ...]]:
-    """Parse what precedes the rows, which is the same in most rows events of a table."""
-    size = (column_count + 7) // 8
-    bitmaps = 2 if kind is _UPDATE else 1
-    if len(head) != start + bitmaps * size:
-        raise CorruptData(
-            f"cannot decode rows: expected {start + bitmaps * size} bytes before the rows of an "
-            f"event, got {len(head)}; read the log again from its source"
-        )
-    images = tuple(head[start + size * i : start + size * (i + 1)] for i in range(bitmaps))
-    table_id, flags = (int.from_bytes(head[a:b], "little") for a, b in ((0, 6), (6, 8)))
-    return table_id, flags, kind, column_count, images
-
-
-def _not_rows(event: Event) -> Invalid | Unsupported:
-    if event.type is EventType.PARTIAL_UPDATE_ROWS:
-        return Unsupported(
-            "cannot decode rows: a session of the source wrote partial updates of JSON; set "
-            "binlog_row_value_options='' for all sessions and read the table again"
-        )
-    return Invalid(
-        f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
-        "compressed events first"
-    )
-
-
 def decode_rows(
-    shape: TableShape, events: Sequence[RowsEvent], options: DecodeOptions | None = None
+    shape: TableShape, slab: RowsSlab, options: DecodeOptions | None = None
 ) -> RowBatch:
-    """Decode rows events of one table.
+    """Decode rows of one table.
 
     Args:
         shape: The table when these rows were written.
-        events: The events, in the order of the log.
+        slab: The rows, in the order of the log.
         options: How values without an equal in Arrow are decoded.
 
     Raises:
@@ -176,23 +72,24 @@ def decode_rows(
     """
     options = options or DecodeOptions()
     groups: dict[tuple[bytes, ...], list[int]] = {}
-    for index, event in enumerate(events):
-        if event.column_count != len(shape.columns):
+    for index, head in enumerate(slab.known):
+        if head.column_count != len(shape.columns):
             raise CorruptData(
                 f"cannot decode rows of {shape.qualified_name}: expected {len(shape.columns)} "
-                f"columns, got {event.column_count}; decode them with the TABLE_MAP before them"
+                f"columns, got {head.column_count}; decode them with the TABLE_MAP before them"
             )
         # An update whose images have the same columns is two rows of one layout.
-        images = event.images[:1] if len(set(event.images)) == 1 else event.images
-        if len(event.rows):
-            groups.setdefault(images, []).append(index)
-    pieces = [
-        piece
-        for images, indexes in groups.items()
-        for slab in _slabs(events, indexes)
-        for piece in _decode_slab(shape, events, slab, images, options)
-    ]
-    return _assemble(shape, events, pieces, options)
+        images = head.images[:1] if len(set(head.images)) == 1 else head.images
+        groups.setdefault(images, []).append(index)
+    log = LogBytes([slab.data])
+    starts = np.concatenate([np.zeros(1, np.int64), slab.ends[:-1]])
+    pieces: list[_Piece] = []
+    for images, heads in groups.items():
+        chosen = (slab.ends > starts) & np.isin(slab.heads, heads)
+        events = np.flatnonzero(chosen)
+        if len(events):
+            pieces += _decode_group(shape, slab, log, starts, events, images, options)
+    return _assemble(shape, slab, pieces, options)
 
 
 class _Image:
@@ -232,37 +129,24 @@ def _image(shape: TableShape, bitmap: bytes) -> _Image:
     return _Image(shape, bitmap)
 
 
-def _slabs(events: Sequence[RowsEvent], indexes: list[int]) -> Iterator[list[int]]:
-    """Split events into groups of about `SLAB_BYTES`."""
-    slab: list[int] = []
-    size = 0
-    for index in indexes:
-        slab.append(index)
-        size += len(events[index].rows)
-        if size >= SLAB_BYTES:
-            yield slab
-            slab, size = [], 0
-    if slab:
-        yield slab
-
-
-def _decode_slab(
+def _decode_group(
     shape: TableShape,
-    events: Sequence[RowsEvent],
-    indexes: list[int],
+    slab: RowsSlab,
+    log: LogBytes,
+    starts: Offsets,
+    events: npt.NDArray[np.int64],
     bitmaps: tuple[bytes, ...],
     options: DecodeOptions,
 ) -> Iterator[_Piece]:
-    log = LogBytes(events[index].rows for index in indexes)
-    ends = np.fromiter(accumulate(len(events[index].rows) for index in indexes), np.int64)
-    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    """Decode the rows of events of one layout."""
     images = [_image(shape, bitmap) for bitmap in bitmaps]
-    offsets, counts = _row_offsets(log, starts, ends, images, shape)
-    if (counts % [len(events[index].images) for index in indexes]).any():
+    offsets, counts = _row_offsets(log, starts[events], slab.ends[events], images, shape)
+    per_row = np.array([len(head.images) for head in slab.known])[slab.heads[events]]
+    if (counts % per_row).any():
         raise _wrong_shape(shape, "an update has one image only")
     first = np.cumsum(counts) - counts
     numbers = np.arange(len(offsets)) - np.repeat(first, counts)
-    row_events = np.repeat(np.array(indexes), counts)
+    row_events = np.repeat(events, counts)
     for position, image in enumerate(images):
         chosen: slice | npt.NDArray[np.int64] = slice(None)
         if len(images) > 1:
@@ -398,7 +282,7 @@ def _decode_columns(
 
 
 def _assemble(
-    shape: TableShape, events: Sequence[RowsEvent], pieces: list[_Piece], options: DecodeOptions
+    shape: TableShape, slab: RowsSlab, pieces: list[_Piece], options: DecodeOptions
 ) -> RowBatch:
     """Put the rows of all layouts into the order of the log."""
     if not pieces:
@@ -408,8 +292,8 @@ def _assemble(
     rows = pa.concat_tables(piece.table for piece in pieces)
     row_events = np.concatenate([piece.events for piece in pieces])
     numbers = np.concatenate([piece.numbers for piece in pieces])
-    first_kinds = np.array([event.kind for event in events], np.int8)
-    kinds = first_kinds[row_events]
+    first_kinds = np.array([head.kind for head in slab.known], np.int8)
+    kinds = first_kinds[slab.heads[row_events]]
     kinds += (kinds == RowKind.UPDATE_BEFORE) & (numbers % 2 == 1)
     bitmaps = list(dict.fromkeys(piece.image.bitmap for piece in pieces))
     sets = [

@@ -23,8 +23,8 @@ from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_que
 from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
 from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
 from headwater.cdc.mysql.log_chunks import LogChunks
+from headwater.cdc.mysql.packed_rows import PackedRows, table_number
 from headwater.cdc.mysql.positions import Position, PositionTracker
-from headwater.cdc.mysql.rows import RowsEvent, parse_rows
 from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
 from headwater.cdc.mysql.table_map import TableShape, parse_table_map
 from headwater.storage.errors import CorruptData, Unsupported
@@ -84,7 +84,7 @@ class TableRows:
     """Rows of a table in one shape, in the order of the log."""
 
     shape: TableShape
-    events: list[RowsEvent]
+    rows: PackedRows
 
 
 @dataclass(frozen=True)
@@ -324,8 +324,8 @@ class LogReader:
             if runs is None:
                 runs = batch.rows[name] = []
             if not runs or runs[-1].shape is not shape:
-                runs.append(TableRows(shape, []))
-            runs[-1].events.append(parse_rows(event))
+                runs.append(TableRows(shape, PackedRows(store=self._chunks.store)))
+            runs[-1].rows.add(event)
 
     # Events -----------------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class LogReader:
 
     def _read_table_map(self, event: Event) -> None:
         body = event.body
-        number = int.from_bytes(body[:6], "little")
+        number = table_number(event)
         database_end = 10 + body[8]
         names = bytes(body[8 : database_end + 1 + body[database_end]])
         if names not in self._names:
@@ -405,7 +405,7 @@ class LogReader:
         self._maps[number] = None if selected is None else (selected, event)
 
     def _read_rows(self, transaction: _Transaction, event: Event) -> None:
-        number = int.from_bytes(event.body[:6], "little")
+        number = table_number(event)
         try:
             table = self._maps[number]
         except KeyError:
@@ -422,7 +422,7 @@ class LogReader:
         self, transaction: _Transaction, event: Event, kind: EventType
     ) -> _Transaction | None:
         if kind is _T.PARTIAL_UPDATE_ROWS:
-            table = self._maps.get(int.from_bytes(event.body[:6], "little"))
+            table = self._maps.get(table_number(event))
             if table is not None:
                 transaction.rereads[table[0]] = "a session wrote partial updates of JSON"
             return None

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql import DecodeOptions, RowBatch, RowsEvent, TableShape, decode_rows
+from headwater.cdc.mysql import DecodeOptions, RowBatch, TableShape, decode_rows
 from headwater.cdc.mysql.log_values import log_values
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.storage.errors import Conflict, Unsupported
@@ -22,8 +22,6 @@ from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["LogRows", "ReadAgainError", "row_schema", "with_kind"]
 
-# Bytes of the log that are decoded at once.
-_DECODED_BYTES = 8 << 20
 # MariaDB's hash of a unique key over long text, a column that only the log has.
 _HIDDEN = "DB_ROW_HASH_"
 
@@ -99,8 +97,8 @@ class LogRows:
         schema = row_schema(self.table)
         options = DecodeOptions.for_table(self.table, self.bad_dates)
         for run in self.runs:
-            for events in _slices(run.events):
-                decoded = decode_rows(run.shape, events, options)
+            for slab in run.rows.slabs():
+                decoded = decode_rows(run.shape, slab, options)
                 self.rows += decoded.rows.num_rows
                 yield from self._converted(decoded, schema).to_batches()
 
@@ -173,15 +171,3 @@ class LogRows:
 
 def _names(shape: TableShape) -> Sequence[str]:
     return [column.name for column in shape.columns]
-
-
-def _slices(events: Sequence[RowsEvent]) -> Iterator[Sequence[RowsEvent]]:
-    """Events in groups of bounded size."""
-    start, size = 0, 0
-    for index, event in enumerate(events):
-        size += len(event.rows)
-        if size >= _DECODED_BYTES:
-            yield events[start : index + 1]
-            start, size = index + 1, 0
-    if start < len(events):
-        yield events[start:]

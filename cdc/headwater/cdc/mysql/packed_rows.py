@@ -1,0 +1,174 @@
+"""Undecoded rows of many events, packed: a few objects, however many events there are."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.cdc.mysql.events import Event, EventType, read_packed_integer
+from headwater.storage.errors import CorruptData, Invalid, Unsupported
+from headwater.storage.rows.kinds import RowKind
+
+# Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
+SLAB_BYTES = 8 << 20
+
+# The kind of the first image of each operation's rows; an update has a second image.
+_KINDS: Mapping[int, RowKind] = {
+    EventType.WRITE_ROWS_V1: RowKind.INSERT,
+    EventType.UPDATE_ROWS_V1: RowKind.UPDATE_BEFORE,
+    EventType.DELETE_ROWS_V1: RowKind.DELETE,
+    EventType.WRITE_ROWS: RowKind.INSERT,
+    EventType.UPDATE_ROWS: RowKind.UPDATE_BEFORE,
+    EventType.DELETE_ROWS: RowKind.DELETE,
+}
+_UPDATE = RowKind.UPDATE_BEFORE
+# The table id and the flags of a rows event.
+_HEAD_BYTES = 8
+_MAX_ONE_BYTE = 250
+_VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
+
+
+class RowsHead(NamedTuple):
+    """What events say before their rows.
+
+    Args:
+        kind: The row kind of each row's first image: +I, -U or -D.
+        column_count: How many columns the table has.
+        images: Bitmaps of the columns that each image of a row has: one image, but for an update
+            the row before it and after it.
+    """
+
+    kind: RowKind
+    column_count: int
+    images: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSlab:
+    """The rows of some events, one after the other.
+
+    Args:
+        data: The rows' bytes.
+        ends: Where each event's rows end.
+        heads: The index in `known` of each event's head.
+        known: The heads.
+    """
+
+    data: bytes | memoryview
+    ends: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int32]
+    known: tuple[RowsHead, ...]
+
+
+class PackedRows:
+    """The undecoded rows of events of one shape, in the order of the log.
+
+    Args:
+        slab_bytes: The bytes of rows that are decoded together.
+        store: Keeps the bytes of a slab, in memory or elsewhere.
+    """
+
+    def __init__(
+        self,
+        slab_bytes: int = SLAB_BYTES,
+        store: Callable[[bytes], bytes | memoryview] | None = None,
+    ) -> None:
+        self._slab_bytes, self._store = slab_bytes, store
+        self._slabs: list[RowsSlab] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._data, self._ends, self._heads = bytearray(), array("q"), array("i")
+        self._known: list[RowsHead] = []
+        self._indexes: dict[tuple[int, bytes], int] = {}
+
+    def add(self, event: Event) -> None:
+        """Add the rows of an event that is not compressed.
+
+        Raises:
+            CorruptData: It ends too early.
+            Invalid: It is not a rows event.
+            Unsupported: It has partial updates of JSON.
+        """
+        type_, body = event.type, event.body
+        kind = _KINDS.get(type_)
+        if kind is None:
+            raise _not_rows(event)
+        count_at = _HEAD_BYTES
+        if type_ in _VERSION_2:
+            count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
+        column_count = body[count_at]
+        start = count_at + 1
+        if column_count > _MAX_ONE_BYTE:
+            column_count, start = read_packed_integer(body, count_at)
+        bitmap_bytes = column_count + 7 >> 3
+        rows_at = start + (2 * bitmap_bytes if kind is _UPDATE else bitmap_bytes)
+        images = body[start:rows_at].tobytes()
+        index = self._indexes.get((type_, images))
+        if index is None:
+            index = self._indexes[type_, images] = len(self._known)
+            self._known.append(_head(kind, column_count, images))
+        data = self._data
+        data += body[rows_at:]
+        self._ends.append(len(data))
+        self._heads.append(index)
+        if len(data) >= self._slab_bytes:
+            self._seal()
+
+    def slabs(self) -> Iterator[RowsSlab]:
+        """The rows, in parts that are decoded together."""
+        if self._ends:
+            self._seal()
+        yield from self._slabs
+
+    def _seal(self) -> None:
+        data = bytes(self._data)
+        slab = RowsSlab(
+            data if self._store is None else self._store(data),
+            np.frombuffer(self._ends, np.int64),
+            np.frombuffer(self._heads, np.int32),
+            tuple(self._known),
+        )
+        self._slabs.append(slab)
+        self._begin()
+
+
+def is_rows_event(event: Event) -> bool:
+    """Whether an event that is not compressed has rows."""
+    return event.type in _KINDS or event.type is EventType.PARTIAL_UPDATE_ROWS
+
+
+def table_number(event: Event) -> int:
+    """The number that a TABLE_MAP event gives to a table, and a rows event refers to."""
+    return int.from_bytes(event.body[:6], "little")
+
+
+@lru_cache(maxsize=4096)
+def _head(kind: RowKind, column_count: int, bitmaps: bytes) -> RowsHead:
+    size = (column_count + 7) // 8
+    count = 2 if kind is _UPDATE else 1
+    if len(bitmaps) != count * size:
+        raise CorruptData(
+            f"cannot decode rows: expected {count * size} bytes of bitmaps before the rows of an "
+            f"event, got {len(bitmaps)}; read the log again from its source"
+        )
+    images = tuple(bitmaps[size * i : size * (i + 1)] for i in range(count))
+    return RowsHead(kind, column_count, images)
+
+
+def _not_rows(event: Event) -> Invalid | Unsupported:
+    if event.type is EventType.PARTIAL_UPDATE_ROWS:
+        return Unsupported(
+            "cannot decode rows: a session of the source wrote partial updates of JSON; set "
+            "binlog_row_value_options='' for all sessions and read the table again"
+        )
+    return Invalid(
+        f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
+        "compressed events first"
+    )
