@@ -73,15 +73,30 @@ def test_it_is_followed_watched_and_stopped(
     assert "secret" not in stored
 
 
-def test_all_tables_are_read_again_from_where_the_source_is(
+def test_a_purged_log_is_told_and_all_tables_are_read_again(
     source: SourceServer, following: dict[str, Any], lake: Lake
 ) -> None:
     password = following["password"]
     lake.cdc.mysql(**following, once=True).wait()
     (before,) = lake.cdc.status(password=password)
-    source.run("INSERT INTO orders VALUES (3, 'mug')")
+    source.run(
+        "INSERT INTO orders VALUES (3, 'mug')",
+        "DELETE FROM orders WHERE id = 1",
+        "FLUSH BINARY LOGS",
+    )
+    (*_, last) = source.select("SHOW BINARY LOGS")
+
+    def is_purged() -> bool:
+        # The server keeps a file that a reader had until it sees that the reader is gone.
+        source.run(f"PURGE BINARY LOGS TO '{last[0]}'")
+        return len(source.select("SHOW BINARY LOGS")) == 1
+
+    until(is_purged)
+    with pytest.raises(NotFound, match="resnapshot --all"):
+        lake.cdc.mysql(**following, once=True).wait()
     assert not lake.cdc.resnapshot(password=password)
     lake.cdc.mysql(**following, once=True).wait()
     (after,) = lake.cdc.status(password=password)
     assert after.batch > before.batch + 1
-    assert count(lake) == 3
+    rows = lake.table("lake.orders").scan().to_arrow().sort_by("id")
+    assert rows["id"].to_pylist() == [2, 3]

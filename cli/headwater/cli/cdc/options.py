@@ -90,7 +90,8 @@ BadDates = Annotated[
     typer.Option(
         metavar="fail|null",
         rich_help_panel=_ROWS,
-        help="What becomes of dates such as 0000-00-00.  [default: fail]",
+        help="What becomes of dates such as 0000-00-00.",
+        show_default="fail",
     ),
 ]
 OnDrop = Annotated[
@@ -98,7 +99,8 @@ OnDrop = Annotated[
     typer.Option(
         metavar="keep|drop",
         rich_help_panel=_ROWS,
-        help="What becomes of the lake's table when the source's is dropped.  [default: keep]",
+        help="What becomes of the lake's table when the source's is dropped.",
+        show_default="keep",
     ),
 ]
 Narrowing = Annotated[
@@ -106,7 +108,8 @@ Narrowing = Annotated[
     typer.Option(
         metavar="keep|fail",
         rich_help_panel=_ROWS,
-        help="Whether a narrowed column keeps its wider type, or the table fails.  [default: keep]",
+        help="Whether a narrowed column keeps its wider type, or the table fails.",
+        show_default="keep",
     ),
 ]
 TableOption = Annotated[
@@ -120,37 +123,42 @@ TableOption = Annotated[
 BatchSeconds = Annotated[
     float | None,
     typer.Option(
-        rich_help_panel=_SPEED, help="How long changes are collected before a commit.  [default: 5]"
+        rich_help_panel=_SPEED,
+        help="How long changes are collected before a commit.",
+        show_default="5",
     ),
 ]
 BatchBytes = Annotated[
     int | None,
     typer.Option(
         rich_help_panel=_SPEED,
-        help="Bytes of rows in the log after which they are committed earlier.  [default: 128 MiB]",
+        help="Bytes of rows in the log after which they are committed earlier.",
+        show_default="128 MiB",
     ),
 ]
 MemoryBytes = Annotated[
     int | None,
     typer.Option(
         rich_help_panel=_SPEED,
-        help="Bytes of a batch's log that are kept in memory; more goes to disk.  "
-        "[default: 256 MiB]",
+        help="Bytes of a batch's log that are kept in memory; more goes to disk.",
+        show_default="256 MiB",
     ),
 ]
 RangeRows = Annotated[
     int | None,
     typer.Option(
-        rich_help_panel=_SPEED, help="Rows of a table that are read at once.  [default: 100000]"
+        rich_help_panel=_SPEED,
+        help="Rows of a table that are read at once.",
+        show_default="100,000",
     ),
 ]
 Readers = Annotated[
     int | None,
-    typer.Option(rich_help_panel=_SPEED, help="Connections that read rows.  [default: 2]"),
+    typer.Option(rich_help_panel=_SPEED, help="Connections that read rows.", show_default="2"),
 ]
 Writers = Annotated[
     int | None,
-    typer.Option(rich_help_panel=_SPEED, help="Tables that are written at once.  [default: 2]"),
+    typer.Option(rich_help_panel=_SPEED, help="Tables that are written at once.", show_default="2"),
 ]
 Once = Annotated[
     bool,
