@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 
+from headwater.cdc.pipeline.settings import OnDrop
 from headwater.cdc.pipeline.state import TablePhase
 from headwater.storage.errors import Conflict, Invalid
 
@@ -119,3 +120,29 @@ def test_tables_that_cannot_be_followed_are_named_before_anything_is_made(
     follower.change(exclude=("*.nokey",))
     follower.once()
     follower.check("orders")
+
+
+def test_two_pipelines_do_not_share_a_table(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS)
+    follower.once()
+    follower.change(name="another")
+    with pytest.raises(Invalid, match=r"lake\.orders.*'shop' writes to it"):
+        follower.once()
+
+
+def test_a_table_that_appears_with_a_name_that_is_taken(origin: Origin, follower: Follower) -> None:
+    second = f"{origin.database}_2"
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1)")
+    follower.change(include=(f"{origin.database}*.*",))
+    follower.once()
+    origin.run(f"CREATE DATABASE {second}", f"CREATE TABLE {second}.orders (id INT PRIMARY KEY)")
+    origin.run(f"INSERT INTO {second}.orders VALUES (7)", "INSERT INTO orders VALUES (2, 'a', 1)")
+    try:
+        follower.once()
+        assert len(follower.rows("orders")) == 2
+        follower.change(on_drop=OnDrop.DROP)
+        origin.run(f"DROP TABLE {second}.orders")
+        follower.once()
+        follower.check("orders")
+    finally:
+        origin.run(f"DROP DATABASE {second}")

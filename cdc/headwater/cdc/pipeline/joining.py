@@ -114,6 +114,20 @@ class Joining:
             return states
         result = dict(states)
         for name, definition in self._read.items():
+            target = self._targets.name(name)
+            taken = [
+                other
+                for other, state in result.items()
+                if other != name and state.target.lower() == target.lower()
+            ]
+            if taken and not (name in states and states[name].target):
+                reason = (
+                    f"table {target} of the lake follows {taken[0]}; exclude one of them, or "
+                    "follow them with two pipelines into two databases"
+                )
+                nowhere = TableState("", TablePhase.SNAPSHOT)
+                result[name] = quarantined(nowhere, reason, batch.end)
+                continue
             result[name] = self._join(name, states.get(name), definition, batch.end)
         self._read.clear()
         return result
@@ -125,7 +139,7 @@ class Joining:
         definition: SourceTable | Finding,
         position: Position,
     ) -> TableState:
-        target = state.target if state is not None else self._targets.name(name)
+        target = (state.target if state is not None else "") or self._targets.name(name)
         is_new = state is None or not self._targets.exists(target)
         phase = TablePhase.SNAPSHOT if is_new else TablePhase.REREADING
         joined = TableState(

@@ -235,8 +235,9 @@ class SchemaEvents:
     def _gone(self, event: _Event, name: TableName) -> None:
         state = event.states[name]
         event.joining.forget(name)
-        if self._settings.on_drop is OnDrop.DROP:
-            self._targets.drop(state.target)
+        if self._settings.on_drop is OnDrop.DROP or not state.target:
+            if state.target:
+                self._targets.drop(state.target)
             del event.states[name]
             return
         event.states[name] = replace(

@@ -11,9 +11,11 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.sink.target_tables import check_existing, target_names, target_schema
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
-from headwater.storage.schema.change import SchemaChange
+from headwater.storage.schema.change import SchemaChange, SetOption
 
 __all__ = ["Targets"]
+
+_PIPELINE_OPTION = "headwater.cdc.pipeline"
 
 
 class Targets:
@@ -48,8 +50,16 @@ class Targets:
 
     def check(self, target: str, source: SourceTable) -> None:
         """Check that an existing table can follow a source's; Invalid."""
-        if self.exists(target):
-            check_existing(self._lake, target, source)
+        if not self.exists(target):
+            return
+        check_existing(self._lake, target, source)
+        other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)
+        if other != self._settings.name:
+            raise Invalid(
+                f"table {target} of the lake: pipeline '{other}' writes to it; choose another "
+                f"database of the lake, or, if that pipeline does not run any more, unset the "
+                f"table's option '{_PIPELINE_OPTION}'"
+            )
 
     def create(self, target: str, source: SourceTable) -> None:
         """Create a table, unless it exists in the same form.
@@ -58,10 +68,13 @@ class Targets:
             Invalid: It exists in another form.
         """
         self.check(target, source)
-        self._lake.create_table(
-            target, target_schema(source, self._settings.table_options), ignore_if_exists=True
+        options = {**self._settings.table_options, _PIPELINE_OPTION: self._settings.name}
+        table = self._lake.create_table(
+            target, target_schema(source, options), ignore_if_exists=True
         )
-        self._tables.pop(target, None)
+        if _PIPELINE_OPTION not in table.schema.options:
+            table = table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
+        self._tables[target] = table
 
     def alter(self, target: str, *changes: SchemaChange) -> None:
         """Change a table's schema."""
