@@ -34,6 +34,7 @@ class FollowOptions(TypedDict, total=False):
     range_rows: int
     readers: int
     writers: int
+    lock_seconds: float
 
 
 class FollowedSource(Protocol):

@@ -148,7 +148,7 @@ def follower(origin: Origin, lake: Lake) -> Follower:
 @pytest.fixture
 def kills() -> int:
     """How often a test kills a pipeline."""
-    return int(os.environ.get("CDC_KILLS", "12"))
+    return int(os.environ.get("CDC_KILLS", "5"))
 
 
 @pytest.fixture

@@ -104,6 +104,7 @@ def test_a_second_start_is_told_so(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS)
     follower.once()
     origin.run("SELECT GET_LOCK('headwater_cdc_shop', 1)")
+    follower.change(lock_seconds=0.1)
     with pytest.raises(Conflict, match="runs in another process"):
         follower.once()
     origin.run("SELECT RELEASE_LOCK('headwater_cdc_shop')")

@@ -65,7 +65,7 @@ def test_a_second_start_is_told_of_the_first(lake: Lake, options: dict[str, Any]
     with lake.cdc.mysql(**options):
         until(lambda: lake.table_exists("lake.orders"))
         with pytest.raises(Conflict, match="pipeline 'shop' runs in another process"):
-            lake.cdc.mysql(**options).wait()
+            lake.cdc.mysql(**options, lock_seconds=0.1).wait()
 
 
 def test_a_failed_pipeline_raises_at_the_end_of_its_block(

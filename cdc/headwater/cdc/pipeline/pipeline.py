@@ -28,7 +28,6 @@ from headwater.storage.errors import Conflict, Invalid, Unavailable
 
 __all__ = ["Pipeline"]
 
-_LOCK_SECONDS = 10.0
 # A position is recorded without changes of followed tables, too, lest the log is purged behind it.
 _QUIET_SECONDS = 60.0
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
@@ -76,7 +75,7 @@ class Pipeline:
             begun = monotonic()
             try:
                 with closing(MySQLSource(self._address)) as source:
-                    source.lock(self.settings.name, _LOCK_SECONDS)
+                    source.lock(self.settings.name, self.settings.lock_seconds)
                     if once and goal is None:
                         goal = source.position()
                     self.progress.waits(None)

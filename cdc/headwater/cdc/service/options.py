@@ -25,7 +25,10 @@ PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
 """The variable of the source's password."""
 
 _DEFAULT_PORT = 3306
-_TUNING = ("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers")
+_TUNING = (
+    *("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers"),
+    "lock_seconds",
+)
 
 
 def _list(value: object) -> object:
@@ -70,7 +73,7 @@ class PipelineOptions(BaseModel):
         table_options: Options of tables that are created in the lake.
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
-        batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers: See
+        batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers, lock_seconds: See
             `PipelineSettings`.
     """
 
@@ -98,6 +101,7 @@ class PipelineOptions(BaseModel):
     range_rows: int | None = None
     readers: int | None = None
     writers: int | None = None
+    lock_seconds: float | None = None
     once: bool = False
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
 

@@ -19,6 +19,7 @@ from headwater.cli.cdc.options import (
     Exclude,
     Include,
     Interval,
+    LockSeconds,
     MemoryBytes,
     MetricsPort,
     Name,
@@ -75,6 +76,7 @@ def mysql(
     range_rows: RangeRows = None,
     readers: Readers = None,
     writers: Writers = None,
+    lock_seconds: LockSeconds = None,
     once: Once = False,
     metrics_port: MetricsPort = None,
     interval: Interval = _INTERVAL,
@@ -103,6 +105,7 @@ def mysql(
         "range-rows": range_rows,
         "readers": readers,
         "writers": writers,
+        "lock-seconds": lock_seconds,
         "once": once,
         "metrics-port": metrics_port,
     }

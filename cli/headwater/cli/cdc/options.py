@@ -13,6 +13,7 @@ __all__ = [
     "Exclude",
     "Include",
     "Interval",
+    "LockSeconds",
     "MemoryBytes",
     "MetricsPort",
     "Name",
@@ -159,6 +160,14 @@ Readers = Annotated[
 Writers = Annotated[
     int | None,
     typer.Option(rich_help_panel=_SPEED, help="Tables that are written at once.", show_default="2"),
+]
+LockSeconds = Annotated[
+    float | None,
+    typer.Option(
+        rich_help_panel=_SPEED,
+        help="How long to wait for another process that runs the pipeline, in seconds.",
+        show_default="10",
+    ),
 ]
 Once = Annotated[
     bool,
