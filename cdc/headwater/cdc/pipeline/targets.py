@@ -16,6 +16,9 @@ from headwater.storage.schema.change import SchemaChange
 __all__ = ["Targets"]
 
 
+_MADE_BY = "headwater.cdc.pipeline"
+
+
 class Targets:
     """The lake's tables, opened once.
 
@@ -58,10 +61,15 @@ class Targets:
             Invalid: It exists in another form.
         """
         self.check(target, source)
-        self._lake.create_table(
-            target, target_schema(source, self._settings.table_options), ignore_if_exists=True
-        )
+        options = {**self._settings.table_options, _MADE_BY: self._settings.name}
+        self._lake.create_table(target, target_schema(source, options), ignore_if_exists=True)
         self._tables.pop(target, None)
+
+    def is_own(self, target: str) -> bool:
+        """Whether there is a table of that name that the pipeline made."""
+        return self.exists(target) and (
+            self.open(target).schema.options.get(_MADE_BY) == self._settings.name
+        )
 
     def alter(self, target: str, *changes: SchemaChange) -> None:
         """Change a table's schema."""
