@@ -365,11 +365,16 @@ class ChaosWriter:
 
     def _online(self, server: MySQLServer, table: str) -> Sequence[str]:
         """Change a table as gh-ost and pt-online-schema-change do: a copy takes its name."""
-        new, old = self._random.choice(((f"_{table}_gho", f"_{table}_del"), *[(f"_{table}_new", f"_{table}_old")]))  # fmt: skip
+        suffixes = self._random.choice((("gho", "del"), ("new", "old")))
+        new, old = (f"_{table}_{suffix}" for suffix in suffixes)
         names = ", ".join(f"`{name}`" for name, _ in self._columns(server, table))
         return [
             f"CREATE TABLE {new} LIKE {table}",
-            *(s.replace(f" {table} ", f" {new} ") for s in self._add(server, table) if " ADD " in s),
+            *(
+                s.replace(f" {table} ", f" {new} ")
+                for s in self._add(server, table)
+                if " ADD " in s
+            ),
             f"INSERT INTO {new} ({names}) SELECT {names} FROM {table}",
             f"RENAME TABLE {table} TO {old}, {new} TO {table}",
             f"DROP TABLE {old}",

@@ -65,7 +65,9 @@ def running(
     options: Mapping[str, str] | None = None,
 ) -> Iterator[multiprocessing.process.BaseProcess]:
     """A pipeline in a process of its own, which is killed at the end."""
-    process = _CONTEXT.Process(target=_run, args=(lake, address, settings, log, options), daemon=True)
+    process = _CONTEXT.Process(
+        target=_run, args=(lake, address, settings, log, options), daemon=True
+    )
     process.start()
     try:
         yield process
