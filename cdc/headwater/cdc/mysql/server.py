@@ -21,7 +21,7 @@ __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meani
 _DEFAULT_PORT = 3306
 _CONNECT_SECONDS = 10
 _URL_FORM = "mysql://user@host:port"
-# CR_* of the client begin at 2000; the others: too many connections, shut down, killed, idle for too
+# CR_* of the client begin at 2000; the others: too many connections, shut down, killed, idle too
 # long. PyMySQL has 0 for a connection that it has found to be lost before.
 _CLIENT_CODES = range(2000, 3000)
 _LOST = frozenset({0, 1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927, 3169, 4031})

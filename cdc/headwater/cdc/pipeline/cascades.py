@@ -275,6 +275,8 @@ class _Search:
 
 def _values_gone(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The values that rows had before they were deleted, or before these columns changed."""
+    if frame.is_empty():
+        return frame.select(columns)
     kinds = frame[ROW_KIND_COLUMN]
     is_deleted = kinds == int(RowKind.DELETE)
     is_before = kinds == int(RowKind.UPDATE_BEFORE)

@@ -6,13 +6,14 @@ position. Keys that differ are looked up in the log between the two; what still 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 
+from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.information_schema import check_definition
@@ -166,7 +167,7 @@ class _Verification:
         schema = _schema(lake_table)
         with self._comparison(lake_table, schema) as comparison:
             if snapshot_id is not None:
-                rows = table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches()
+                rows = _scan(table, snapshot_id, schema.names).to_batches()
                 comparison.add_lake(batch.cast(schema) for batch in rows)
             connection, address = read.server.connection, self._source.address
             bad_dates = self._settings.bad_dates
@@ -193,7 +194,7 @@ class _Verification:
         wanted = pl.DataFrame(keys.select(names))
         rows: list[pl.DataFrame] = []
         if snapshot_id is not None:
-            for batch in table.scan(snapshot_id=snapshot_id, columns=schema.names).to_batches():
+            for batch in _scan(table, snapshot_id, schema.names).to_batches():
                 frame = pl.DataFrame(pa.table(batch.cast(schema)))
                 rows.append(frame.join(wanted, on=names, how="semi"))
         kept = pl.concat(rows) if rows else pl.DataFrame(schema.empty_table())
@@ -251,6 +252,20 @@ class _Verification:
 
     def _comparison(self, lake_table: SourceTable, schema: pa.Schema) -> Comparison:
         return Comparison(list(lake_table.primary_key), schema, memory_bytes=_MEMORY_BYTES)
+
+
+def _scan(table: Table, snapshot_id: int, columns: Sequence[str]) -> Scan:
+    """The rows of the latest snapshot, by the columns' present names.
+
+    By its number the snapshot would be read with the names of its time.
+
+    Raises:
+        Conflict: It is not the latest any more.
+    """
+    scan = table.scan(columns=columns)
+    if scan.snapshot is None or scan.snapshot.id != snapshot_id:
+        raise Conflict(f"table {table.name} was written to meanwhile; compare again")
+    return scan
 
 
 def _schema(table: SourceTable) -> pa.Schema:
