@@ -184,11 +184,18 @@ class Scene:
                         process.join(self._numbers.uniform(0, 0.3))
                         event = self._numbers.choice(kinds)
                         happened.append(event.__name__.removeprefix("_"))
+                        self._note(happened)
                         event()
                         assert process.exitcode is None, self.log.read_text()
                         if event == self._kill_pipeline:
                             is_killed.set()
         return happened
+
+    def _note(self, happened: Sequence[str]) -> None:
+        """Tell how far it is, for who waits."""
+        with (self._folder / "events").open("a") as file:
+            file.write(f"{len(happened)} {happened[-1]}: batch {self._batch()}, ")
+            file.write(f"{self.writer.changes} changes, {len(self.writer.errors)} errors\n")
 
     # What happens -----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from threading import Event, Semaphore, Thread
 
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
@@ -95,7 +96,8 @@ class ChaosWriter:
 
     def allow(self, changes: int) -> None:
         """Let it make so many further changes."""
-        self._allowed.release(changes)
+        if changes:
+            self._allowed.release(changes)
 
     def statements(self, table: str) -> list[str]:
         """The statements that named a table, in the order in which they were sent."""
@@ -330,17 +332,15 @@ class ChaosWriter:
                 f"ALTER TABLE {table} RENAME COLUMN `{one}` TO `{two}`, "
                 f"RENAME COLUMN `{two}` TO `{one}`"
             ]
-        names = [name for name, _ in self._columns(server, table)]
-        at_one, at_two = (
-            f"AFTER `{names[names.index(name) - 1]}`" if names.index(name) else "FIRST"
-            for name in (one, two)
-        )
-        if abs(names.index(one) - names.index(two)) < 2:
-            return self._move(server, table)
-        return [
-            f"ALTER TABLE {table} CHANGE `{one}` `{two}` {type_} {at_two}, "
-            f"CHANGE `{two}` `{one}` {type_} {at_one}"
-        ]
+        columns = self._columns(server, table)
+        for at, ((one, type_), (two, other)) in enumerate(pairwise(columns)):
+            if type_ == other and "id" not in (one, two):
+                place = f"AFTER `{columns[at - 1][0]}`" if at else "FIRST"
+                return [
+                    f"ALTER TABLE {table} CHANGE `{one}` `{two}` {type_}, "
+                    f"CHANGE `{two}` `{one}` {type_} {place}"
+                ]
+        return self._move(server, table)
 
     def _move(self, server: MySQLServer, table: str) -> Sequence[str]:
         name, type_ = self._random.choice(self._others(server, table))

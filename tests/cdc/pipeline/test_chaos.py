@@ -61,6 +61,7 @@ def test_a_few_kills(mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     "server",
     [
