@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -14,34 +15,59 @@ from threading import Event, Thread
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.client import connect
-from headwater.storage.errors import Conflict, HeadwaterError
+from headwater.client import Lake, connect
+from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["headwater.cdc.pipeline.pipeline", "headwater.client"])
 
 
-def _run(lake: str, address: Address, settings: PipelineSettings, log: Path) -> None:
+def _run(
+    lake: str,
+    address: Address,
+    settings: PipelineSettings,
+    log: Path,
+    options: Mapping[str, str] | None,
+) -> None:
     """The process: it follows the source until it is killed."""
-    with connect(lake) as warehouse:
-        while True:
-            try:
-                Pipeline(warehouse, address, settings).run()
-            except Conflict:
-                # The source has not noticed yet that the process before is gone.
+    warehouse = _connected(lake, options)
+    while True:
+        try:
+            Pipeline(warehouse, address, settings).run()
+        except Conflict as error:
+            # The source has not noticed yet that the process before is gone.
+            if "runs in another process" in error.message:
                 continue
-            except Exception as error:
-                with log.open("a") as file:
-                    file.write(f"{type(error).__name__}: {error}\n")
-                raise
+            _note(log, error)
+            raise
+        except Exception as error:
+            _note(log, error)
+            raise
+
+
+def _connected(lake: str, options: Mapping[str, str] | None) -> Lake:
+    while True:
+        with suppress(Unavailable):
+            return connect(lake, options=options)
+
+
+def _note(log: Path, error: Exception) -> None:
+    with log.open("a") as file:
+        file.writelines(traceback.format_exception(error))
 
 
 @contextmanager
 def running(
-    lake: str, address: Address, settings: PipelineSettings, log: Path
+    lake: str,
+    address: Address,
+    settings: PipelineSettings,
+    log: Path,
+    options: Mapping[str, str] | None = None,
 ) -> Iterator[multiprocessing.process.BaseProcess]:
     """A pipeline in a process of its own, which is killed at the end."""
-    process = _CONTEXT.Process(target=_run, args=(lake, address, settings, log), daemon=True)
+    process = _CONTEXT.Process(
+        target=_run, args=(lake, address, settings, log, options), daemon=True
+    )
     process.start()
     try:
         yield process

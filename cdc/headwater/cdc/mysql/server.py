@@ -21,9 +21,10 @@ __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meani
 _DEFAULT_PORT = 3306
 _CONNECT_SECONDS = 10
 _URL_FORM = "mysql://user@host:port"
-# CR_* of the client begin at 2000; the others: too many connections, shut down, killed.
+# CR_* of the client begin at 2000; the others: too many connections, shut down, killed, idle too
+# long. PyMySQL has 0 for a connection that it has found to be lost before.
 _CLIENT_CODES = range(2000, 3000)
-_LOST = frozenset({1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927})
+_LOST = frozenset({0, 1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927, 3169, 4031})
 # No such column or table, or it changed after the snapshot was taken.
 _CHANGED = frozenset({1054, 1146, 1412})
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})

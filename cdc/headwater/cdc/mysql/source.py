@@ -119,12 +119,18 @@ class MySQLSource:
         Args:
             file: The file.
             offset: The offset, as events have it: modulo 4 GiB.
+
+        Raises:
+            Unavailable: The connection is lost.
         """
         try:
             sizes = [
                 (str(name), int(str(size)))
                 for name, size, *_ in self._server.rows("SHOW BINARY LOGS")
             ]
+        except Unavailable:
+            # The lock is lost with the connection.
+            raise
         except HeadwaterError:
             return None
         names = [name for name, _ in sizes]

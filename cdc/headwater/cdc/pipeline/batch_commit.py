@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
+
+import pyarrow as pa
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.positions import Position
@@ -19,7 +21,7 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TableState
 from headwater.cdc.pipeline.table_part import TablePart
 from headwater.cdc.pipeline.targets import Targets
-from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
 
 __all__ = ["BatchCommit", "Outcome"]
 
@@ -157,12 +159,19 @@ class BatchCommit:
         # A statement is a batch of its own: rows beside it are those of a table that it creates.
         runs = {} if batch.changes else batch.rows
         runs = {name: rows for name, rows in runs.items() if name not in batch.faults}
-        keys = self._cascades.keys_to_read(runs, self._states)
+        cascade = self._cascades.search(
+            runs, self._states, self._kept_ranges(), self._committed_before(batch, user)
+        )
+        keys = cascade.keys
+        self._outcome.rereads.update(cascade.rereads)
         for name, state in self._states.items():
             is_changed = (name in runs or name in keys) and state.is_followed
-            if is_changed and name not in self._parts:
+            if is_changed and name not in self._parts and name not in cascade.rereads:
                 self._begin(name, state, user, reads=False)
         for name, part in self._parts.items():
+            if name in cascade.rereads:
+                part.read_again(cascade.rereads[name])
+                continue
             part.close(runs.get(name, ()), batch.end, keys.get(name))
         gone: Unavailable | None = None
         for name, future in self._running.items():
@@ -176,9 +185,37 @@ class BatchCommit:
                 self._outcome.failures[name] = error.message
         if gone is not None:
             raise gone
+        if self._is_repeated:
+            self._note_repeated_reads()
         return self._outcome
 
     # Parts ------------------------------------------------------------------------------------
+
+    def _kept_ranges(self) -> dict[TableName, Sequence[pa.RecordBatch]]:
+        """Rows of ranges that are in this batch, of tables that foreign keys change.
+
+        A batch that is repeated reads them behind its end, where foreign keys have changed them.
+        """
+        if self._is_repeated:
+            return {}
+        return {name: part.feed.kept for name, part in self._parts.items() if part.feed is not None}
+
+    def _committed_before(self, batch: LogBatch, user: str) -> frozenset[TableName]:
+        """The tables whose part an earlier process has committed, if that matters."""
+        if not self._is_repeated or not batch.rows:
+            return frozenset()
+        return frozenset(
+            name
+            for name in self._cascades.children(self._states)
+            if (self._targets.open(self._states[name].target).last_committed(user) or -1)
+            >= self._number
+        )
+
+    def _note_repeated_reads(self) -> None:
+        """Tell how far ranges were read that an earlier process had planned."""
+        for name, part in self._parts.items():
+            if part.feed is not None:
+                self._outcome.reads[name] = part.feed.result()
 
     def _reads(self, state: TableState) -> bool:
         reading = state.reading
@@ -194,6 +231,9 @@ class BatchCommit:
         except (Unavailable, Conflict) as error:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
+            if isinstance(error, NotFound) and self._is_repeated:
+                # The earlier process has committed all of it, and applied its statement.
+                return
             self._outcome.failures[name] = error.message
             return
         if part is not None:
@@ -209,9 +249,10 @@ class BatchCommit:
         source_table = state.source_table(name)
         if self._is_repeated and (table.last_committed(user) or -1) >= self._number:
             if state.reading is not None and reads:
-                until = state.reading.until
+                # The earlier process may have found another table, and read nothing of it: what it
+                # meant to read is read again.
                 settled = self._source.position()
-                self._outcome.reads[name] = FeedResult(until, settled, 0, changed=False)
+                self._outcome.reads[name] = FeedResult(None, settled, 0, changed=False)
             return None
         lake_table = self._targets.lake_table(state.target, source_table)
         reading = state.reading
@@ -227,6 +268,7 @@ class BatchCommit:
                     self._seen,
                     self._settings,
                     until=reading.until if self._is_repeated else None,
+                    keep=self._cascades.columns(name, self._states),
                 )
         return TablePart(
             table,

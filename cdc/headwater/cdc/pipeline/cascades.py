@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -17,16 +18,32 @@ from headwater.cdc.mysql.foreign_keys import (
 )
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import TableRows
-from headwater.cdc.pipeline.log_rows import LogRows
+from headwater.cdc.pipeline.log_rows import LogRows, row_schema
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
+from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 
 __all__ = ["Cascades"]
 
 States = Mapping[TableName, TableState]
+Ranges = Mapping[TableName, Sequence[pa.RecordBatch]]
 Rows = Mapping[TableName, Sequence[TableRows]]
+
+
+@dataclass
+class CascadeReads:
+    """What a batch must read again of children of foreign keys.
+
+    Attributes:
+        keys: Single keys.
+        rereads: Tables all of whose rows are read again, with the reason. They do not commit the
+            batch, so that it is known when the batch is repeated.
+    """
+
+    keys: dict[TableName, pa.Table] = field(default_factory=dict)
+    rereads: dict[TableName, str] = field(default_factory=dict)
 
 
 class Cascades:
@@ -47,23 +64,62 @@ class Cascades:
         """Read the foreign keys again: a statement may have changed them."""
         self._actions = None
 
-    def keys_to_read(self, rows: Rows, states: States) -> dict[TableName, pa.Table]:
-        """The keys of children whose rows must be read again after a batch.
+    def search(
+        self,
+        rows: Rows,
+        states: States,
+        ranges: Ranges,
+        committed: Collection[TableName] = (),
+    ) -> CascadeReads:
+        """What must be read again of children after a batch.
 
         Args:
             rows: The rows of the batch.
             states: The tables when it begins.
+            ranges: The columns of `columns` of the rows that were read of tables meanwhile.
+            committed: Tables that have the batch already.
 
         Raises:
-            HeadwaterError: Rows cannot be decoded, or the lake cannot be read.
+            Unavailable: The lake or the source is not there.
         """
+        reads = CascadeReads()
         if not self._is_needed:
-            return {}
+            return reads
         actions = self._read(states)
-        search = _Search(self, rows, states, actions)
+        search = _Search(self, rows, states, actions, ranges, committed, reads)
         for parent in {action.parent for action in actions} & rows.keys():
             search.follow_parent(parent)
-        return search.keys
+        for name in reads.rereads:
+            reads.keys.pop(name, None)
+        return reads
+
+    def children(self, states: States) -> frozenset[TableName]:
+        """The followed tables whose rows foreign keys change."""
+        if not self._is_needed:
+            return frozenset()
+        children = frozenset(action.child for action in self._read(states))
+        return frozenset(name for name in children if name in states and states[name].is_followed)
+
+    def columns(self, name: TableName, states: States) -> Sequence[str]:
+        """The columns by which rows of a table are found; none if no foreign key changes them."""
+        if not self._is_needed:
+            return ()
+        actions = self._read(states)
+        if not any(action.child == name for action in actions):
+            return ()
+        table = states[name].source_table(name)
+        bound = [
+            column
+            for action in actions
+            for side, columns in (
+                (action.child, action.columns),
+                (action.parent, action.parent_columns),
+            )
+            if side == name
+            for column in columns
+        ]
+        present = {column.name for column in table.columns}
+        return [each for each in dict.fromkeys([*table.primary_key, *bound]) if each in present]
 
     def descendants(self, name: TableName, states: States) -> frozenset[TableName]:
         """A table, and those whose rows go with its rows."""
@@ -83,13 +139,22 @@ class Cascades:
         state = states[name]
         return self._targets.lake_table(state.target, state.source_table(name))
 
-    def logged(self, name: TableName, rows: Rows, states: States) -> pl.DataFrame:
-        """The rows of a table in the batch, with their kinds, also those before updates."""
+    def logged(
+        self, name: TableName, rows: Rows, states: States
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The rows of a table in the batch, with their kinds, also those before updates.
+
+        Returns:
+            The rows that the log has whole, and those that it has in part.
+        """
         log_rows = LogRows(
             self.lake_table(name, states), rows.get(name, ()), self._bad_dates, keeps_before=True
         )
+        log_rows.check()
         frames = [pl.DataFrame(pa.table(batch)) for batch in log_rows.batches()]
-        return pl.concat(frames) if frames else pl.DataFrame()
+        parts = [pl.DataFrame(part) for part in log_rows.partial]
+        empty = pl.DataFrame(row_schema(log_rows.table).empty_table())
+        return pl.concat([empty, *frames]), pl.concat([empty, *parts])
 
     def stored(self, name: TableName, states: States, columns: Sequence[str]) -> list[pl.DataFrame]:
         """Columns of the lake's table, batch by batch."""
@@ -106,21 +171,51 @@ class _Search:
         rows: Rows,
         states: States,
         actions: Sequence[ForeignKeyAction],
+        ranges: Ranges,
+        committed: Collection[TableName],
+        reads: CascadeReads,
     ) -> None:
         self._cascades, self._rows, self._states = cascades, rows, states
-        self._actions = actions
-        self.keys: dict[TableName, pa.Table] = {}
+        self._actions, self._ranges, self._committed = actions, ranges, committed
+        self._reads, self._keys = reads, reads.keys
 
     def follow_parent(self, parent: TableName) -> None:
         """Find the children of rows that the log has as deleted or with other values."""
         state = self._states.get(parent)
         if state is None or not state.is_followed:
             return
-        frame = self._cascades.logged(parent, self._rows, self._states)
-        if frame.is_empty():
+        try:
+            frame, partial = self._cascades.logged(parent, self._rows, self._states)
+        except Unavailable:
+            raise
+        except HeadwaterError:
+            # The parent itself cannot be followed then, for the same reason.
+            self._read_again(parent, f"the rows of {parent} in the log cannot be read")
             return
         for action in [action for action in self._actions if action.parent == parent]:
-            self._follow(action, _values_gone(frame, action.parent_columns))
+            columns = list(action.parent_columns)
+            if any(column not in frame.columns for column in columns):
+                self._read_again(parent, f"a column of {parent} was renamed")
+                return
+            values = [_values_gone(frame, columns), partial.select(columns)]
+            if len(partial):
+                # What the log lacks of them is as it was before the batch.
+                key = list(self._cascades.lake_table(parent, self._states).primary_key)
+                stored = self._cascades.stored(
+                    parent, self._states, [*dict.fromkeys(key + columns)]
+                )
+                changed = partial.select(key).unique()
+                values += [
+                    part.join(changed, on=key, how="semi").select(columns) for part in stored
+                ]
+            self._follow(action, pl.concat(values).drop_nulls().unique())
+
+    def _read_again(self, parent: TableName, reason: str) -> None:
+        """Read all tables again whose rows go with those of a table."""
+        for child in self._cascades.descendants(parent, self._states) - {parent}:
+            state = self._states.get(child)
+            if state is not None and state.is_followed and child not in self._committed:
+                self._reads.rereads[child] = reason
 
     def _follow(self, action: ForeignKeyAction, values: pl.DataFrame) -> None:
         """Note the child's rows that have some values, and go on with their own children."""
@@ -130,21 +225,41 @@ class _Search:
             return
         table = self._cascades.lake_table(child, self._states)
         key = list(table.primary_key)
+        present = {column.name for column in table.columns}
+        bound = {*action.columns}.union(
+            *(other.parent_columns for other in self._actions if other.parent == child)
+        )
+        if not bound <= present:
+            self._read_again(action.parent, f"a column of {child} was renamed")
+            return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
             [*key, *action.columns, *(name for other in further for name in other.parent_columns)]
         )
+        if further and child in self._committed:
+            # The lake does not have its rows as they were.
+            self._read_again(child, f"rows of {child} were deleted before an interruption")
+            return
         frames = self._cascades.stored(child, self._states, list(columns))
-        logged = self._cascades.logged(child, self._rows, self._states)
-        if not logged.is_empty():
-            frames.append(logged.select(list(columns)))
+        try:
+            logged = self._cascades.logged(child, self._rows, self._states)
+        except Unavailable:
+            raise
+        except HeadwaterError:
+            self._read_again(child, f"the rows of {child} in the log cannot be read")
+            return
+        frames += [part.select(list(columns)) for part in logged]
+        frames += [
+            pl.DataFrame(pa.table(batch.select(list(columns))))
+            for batch in self._ranges.get(child, ())
+        ]
         wanted = values.rename(dict(zip(values.columns, action.columns, strict=True)))
         hits = [frame.join(wanted, on=list(action.columns), how="semi") for frame in frames]
         rows = pl.concat(hits).unique() if hits else pl.DataFrame()
         if rows.is_empty():
             return
         keys = rows.select(key).unique()
-        known = self.keys.get(child)
+        known = self._keys.get(child)
         if known is not None:
             before = pl.DataFrame(known)
             keys = keys.join(before, on=key, how="anti")
@@ -152,7 +267,7 @@ class _Search:
                 return
             rows = rows.join(keys, on=key, how="semi")
             keys = pl.concat([before, keys])
-        self.keys[child] = keys.to_arrow()
+        self._keys[child] = keys.to_arrow()
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
             self._follow(other, gone)
@@ -160,6 +275,8 @@ class _Search:
 
 def _values_gone(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The values that rows had before they were deleted, or before these columns changed."""
+    if frame.is_empty():
+        return frame.select(columns)
     kinds = frame[ROW_KIND_COLUMN]
     is_deleted = kinds == int(RowKind.DELETE)
     is_before = kinds == int(RowKind.UPDATE_BEFORE)

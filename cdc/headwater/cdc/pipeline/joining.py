@@ -148,13 +148,15 @@ class Joining:
             str(position),
             None if is_new else (state and state.reason) or "its definition changed",
             reading=Reading(deletes=not is_new or self._targets.exists(target)),
+            prepared=() if state is None else state.prepared,
         )
         if isinstance(definition, Finding):
             return quarantined(joined, str(definition), position)
         try:
             if state is not None and state.reason and state.reason.endswith(_REPLACE):
                 self._targets.drop(target)
-            if self._targets.exists(target) and state is not None:
+            # It may have been made before an interruption, and the source's changed meanwhile.
+            if self._targets.is_own(target) or (self._targets.exists(target) and state is not None):
                 self._evolve(target, definition)
             else:
                 self._targets.create(target, definition)
@@ -200,7 +202,6 @@ def unknown_again(state: TableState, reason: str) -> TableState:
         columns=(),
         key=(),
         reading=None,
-        prepared=(),
     )
 
 

@@ -60,6 +60,7 @@ class LogRows:
 
     Attributes:
         unclear_keys: Keys of rows that the log has in part only, once they were read.
+        partial: These rows with their keys; what the log lacks of them is null.
         rows: How many rows were read.
     """
 
@@ -68,6 +69,7 @@ class LogRows:
     bad_dates: BadDates
     keeps_before: bool = False
     unclear_keys: list[pa.Table] = field(default_factory=list)
+    partial: list[pa.Table] = field(default_factory=list)
     rows: int = 0
 
     def check(self) -> None:
@@ -167,6 +169,12 @@ class LogRows:
                 )
             keys.append(rows.column(name).take(pa.array(source)))
         self.unclear_keys.append(pa.Table.from_arrays(keys, list(self.table.primary_key)))
+        partial = rows.take(pa.array(places))
+        for name, key in zip(self.table.primary_key, keys, strict=True):
+            at = partial.column_names.index(name)
+            # Also the key before an update that changes it.
+            partial = partial.set_column(at, partial.field(at), key)
+        self.partial.append(partial)
 
 
 def _names(shape: TableShape) -> Sequence[str]:

@@ -190,8 +190,8 @@ class _Session:
         """Commit what an earlier process planned, and perhaps did not commit."""
         self._follow(reader, states)
         batch = reader.read_until(self._source.parse(plan.end))
-        start = self._source.parse(plan.start or "")
-        with self._commit(plan.number, states, start, is_repeated=True) as commit:
+        # Ranges are read behind the batch: nothing in it changes their rows without an event.
+        with self._commit(plan.number, states, batch.end, is_repeated=True) as commit:
             return self._committed(plan, states, batch, commit, reader)
 
     def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
@@ -213,15 +213,30 @@ class _Session:
                 "cdc.source-time": str(batch.source_time),
                 "cdc.tables": json.dumps([name.escaped for name in commit.tables(batch)]),
             }
-            if self._state.record(plan, properties) != plan:
-                raise Conflict(
-                    f"pipeline '{self._settings.name}': another process has planned batch "
-                    f"{number}, too; stop one of them"
-                )
+            self._record(plan, properties)
             self._recorded = monotonic()
             self._state.answer(*self._obeyed_requests)
             self._obeyed_requests = ()
             return plan, self._committed(plan, states, batch, commit, reader)
+
+    def _record(self, plan: BatchPlan, properties: Mapping[str, str]) -> None:
+        """Record a plan.
+
+        Raises:
+            Unavailable: A process that was killed has planned the batch: its request came late.
+                Its plan is the one to go by.
+        """
+        late = (
+            f"pipeline '{self._settings.name}': another process has planned batch {plan.number}, "
+            "too; its plan is carried out"
+        )
+        try:
+            if self._state.record(plan, properties) != plan:
+                raise Unavailable(late)
+        except Conflict as error:
+            if self._state.plan() is None:
+                raise
+            raise Unavailable(late) from error
 
     def _commit(
         self, number: int, states: States, seen: Position, *, is_repeated: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
@@ -16,7 +16,7 @@ from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_ran
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.storage.errors import Conflict, HeadwaterError
+from headwater.storage.errors import Conflict
 
 __all__ = ["FeedResult", "RangeFeed"]
 
@@ -54,6 +54,10 @@ class RangeFeed:
         seen: The position that every range must have seen at least.
         settings: The pipeline's.
         until: Where to end: a range that an earlier process read; None reads until `finish`.
+        keep: Columns whose values are kept for whoever asks.
+
+    Attributes:
+        kept: The values of these columns of the rows that were read.
     """
 
     def __init__(
@@ -66,13 +70,15 @@ class RangeFeed:
         settings: PipelineSettings,
         *,
         until: Bound | None = None,
+        keep: Sequence[str] = (),
     ) -> None:
+        self._keep, self.kept = list(keep), list[pa.RecordBatch]()
         self._source, self._table, self._lake_table = source, table, lake_table
         self._seen, self._settings = seen, settings
         self._closing, self._aborted = Event(), Event()
         self._queue: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
         self._lock = Lock()
-        self._error: HeadwaterError | None = None
+        self._error: Exception | None = None
         self._changed = False
         self._until = after if after else None
         self._reached_end = False
@@ -81,6 +87,7 @@ class RangeFeed:
         self._given = 0
         self._settled: Position | None = None
         self._rows = 0
+        self._is_planned = until is not None
         self._ranges = self._divide(after or None, until)
         count = settings.readers
         self._running = count
@@ -157,11 +164,10 @@ class RangeFeed:
                 pass
         except Conflict:
             self._changed = True
-            self._closing.set()
-        except HeadwaterError as error:
+        except Exception as error:  # noqa: BLE001 - it is raised by `batches`
             self._error = self._error or error
-            self._closing.set()
         finally:
+            self._closing.set()
             self._put(None)
             with self._lock:
                 self._running -= 1
@@ -171,15 +177,20 @@ class RangeFeed:
         with self._lock:
             if self._closing.is_set():
                 return False
-            part = next(self._ranges, None)
-            if part is None:
-                self._reached_end = True
-                return False
+            try:
+                part = next(self._ranges)
+            except BaseException:
+                # Another thread would find no more ranges, as if there were none.
+                self._closing.set()
+                raise
             number, before = self._given, self._until
             self._given, self._until = number + 1, part.until
+            if part.until is None or self._is_planned:
+                # No thread looks for a range after the last one.
+                self._closing.set()
         try:
             self._read(part)
-        except HeadwaterError:
+        except BaseException:
             # Those that other threads read after it are read again.
             with self._lock:
                 self._closing.set()
@@ -188,7 +199,6 @@ class RangeFeed:
             raise
         if part.until is None:
             self._reached_end = True
-            return False
         return True
 
     def _read(self, part: KeyRange) -> None:
@@ -203,6 +213,8 @@ class RangeFeed:
                 self._settings.bad_dates,
             ):
                 self._rows += batch.num_rows
+                if self._keep:
+                    self.kept.append(batch.select(self._keep))
                 if not self._put(batch):
                     return
             settled = read.settled()

@@ -15,7 +15,7 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
@@ -27,7 +27,7 @@ from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
-from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
 from headwater.storage.schema.change import SetOption
 
 __all__ = ["SchemaEvents"]
@@ -155,8 +155,8 @@ class SchemaEvents:
                 continue
             try:
                 event.states[name] = self._altered(event, name, state, changes)
-            except Unavailable:
-                raise
+            except (Unavailable, Conflict) as error:
+                raise Unavailable(error.message) from error
             except HeadwaterError as error:
                 event.states[name] = quarantined(state, error.message, event.batch.end)
             self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
@@ -185,10 +185,12 @@ class SchemaEvents:
             )
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
+        reason = result.rereads
+        if not reason and result.renames and (state.reading or _look_alike(old, result.table)):
+            # Rows that were read ahead of the log may have the values under their new names.
+            reason = "columns were renamed while rows were read"
         state = state.with_source(result.table)
-        if result.rereads:
-            state = read_again(state, result.rereads, batch.end)
-        return state
+        return read_again(state, reason, batch.end) if reason else state
 
     def _create(self, event: _Event, change: CreateTable) -> None:
         name = change.table
@@ -229,6 +231,11 @@ class SchemaEvents:
             del event.states[old]
             event.joining.forget(old)
             event.states[new] = replace(state, target=target)
+            if state.reading is not None:
+                # Rows that were read ahead of the log may be of another table of its name.
+                event.states[new] = read_again(
+                    event.states[new], "it was renamed while rows were read", event.batch.end
+                )
             if not state.is_followed:
                 event.joining.want(new)
 
@@ -267,6 +274,13 @@ class _Event:
         joining: Joining,
     ) -> None:
         self.number, self.states, self.batch, self.joining = number, states, batch, joining
+
+
+def _look_alike(one: SourceTable, other: SourceTable) -> bool:
+    """Whether the source's definition does not tell one from the other."""
+    return [(column.name, column.source_type) for column in one.columns] == [
+        (column.name, column.source_type) for column in other.columns
+    ]
 
 
 def _concerned(states: States, change: Change) -> list[TableName]:

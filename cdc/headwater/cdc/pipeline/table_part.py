@@ -14,7 +14,7 @@ from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
-from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
+from headwater.cdc.pipeline.log_rows import LogRows, ReadAgainError, row_schema, with_kind
 from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.storage.errors import Unavailable
@@ -65,12 +65,18 @@ class TablePart:
         self._closed, self._aborted = Event(), Event()
         self._runs: Sequence[TableRows] = ()
         self._keys: pa.Table | None = None
+        self._reread: str | None = None
         self.log_rows: LogRows | None = None
         self.range_rows = 0
 
     def close(self, runs: Sequence[TableRows], end: Position, keys: pa.Table | None = None) -> None:
         """Give it the log's rows, where the batch ends, and keys to read then; it is planned."""
         self._runs, self._end, self._keys = runs, end, keys
+        self._closed.set()
+
+    def read_again(self, reason: str) -> None:
+        """End it without a commit, as all of the table is read again."""
+        self._reread = reason
         self._closed.set()
 
     def abort(self) -> None:
@@ -111,6 +117,8 @@ class TablePart:
             pass
         if self._aborted.is_set():
             raise AbortedError(f"table {self._table.name}: the batch was given up")
+        if self._reread is not None:
+            raise ReadAgainError(self._reread)
         if self.deletes:
             yield from missing_in_source(
                 self._source, self._table, self._source_table, self._lake_table, self._seen

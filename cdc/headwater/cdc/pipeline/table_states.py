@@ -31,7 +31,7 @@ def after_batch(
     """
     result: dict[TableName, TableState] = {}
     for name, before in states.items():
-        state = before
+        state, committed = _xa(name, before, batch)
         if not state.is_followed:
             result[name] = state
             continue
@@ -42,7 +42,6 @@ def after_batch(
         if state.reading is not None:
             state = _progressed(name, state, batch, outcome, source)
         reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
-        state, committed = _xa(name, state, batch)
         if reason or committed:
             state = read_again(state, reason or "an XA transaction was committed", batch.end)
         result[name] = state
@@ -83,8 +82,9 @@ def _progressed(
     read = outcome.reads.get(name)
     if read is not None and read.settled is not None:
         settles = _union(settles, read.settled)
-    if reading.until is not None:
-        reading = replace(reading, after=reading.until, until=None)
+    if read is not None and read.until is not None:
+        reading = replace(reading, after=read.until)
+    reading = replace(reading, until=None)
     if reading.deletes_now:
         settles = _union(settles, source.position())
         reading = replace(reading, deletes=False, deletes_now=False)

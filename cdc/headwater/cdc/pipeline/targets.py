@@ -76,6 +76,12 @@ class Targets:
             table = table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
         self._tables[target] = table
 
+    def is_own(self, target: str) -> bool:
+        """Whether there is a table of that name that the pipeline made."""
+        return self.exists(target) and (
+            self.open(target).schema.options.get(_PIPELINE_OPTION) == self._settings.name
+        )
+
     def alter(self, target: str, *changes: SchemaChange) -> None:
         """Change a table's schema."""
         self._tables[target] = self.open(target).alter(*changes)

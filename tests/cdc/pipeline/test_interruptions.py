@@ -1,0 +1,256 @@
+"""Pipelines that end at a certain step, and what their next start makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.storage.errors import Unavailable
+
+
+class EndedError(BaseException):
+    """The process ends here; nothing catches it."""
+
+
+class EndingLake:
+    """A lake whose user ends at some step.
+
+    Args:
+        lake: The lake.
+        step: The method of the lake, or of a table of it.
+        subject: The table.
+        is_done: Whether the step is done before.
+    """
+
+    def __init__(
+        self, lake: Any, step: str, subject: str, *, is_done: bool = False, is_table: bool = False
+    ) -> None:
+        self._inner, self._step, self._subject, self._is_done = lake, step, subject, is_done
+        self._is_table = is_table
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._inner, name)
+        if name not in (self._step, "table"):
+            return real
+
+        def call(first: Any, *arguments: Any, **options: Any) -> Any:
+            is_it = self._is_table or self._subject == str(first)
+            if name == self._step and is_it and not self._is_done:
+                raise EndedError
+            result = real(first, *arguments, **options)
+            if name == self._step and is_it:
+                raise EndedError
+            if name == "table" and is_it:
+                return EndingLake(
+                    result, self._step, self._subject, is_done=self._is_done, is_table=True
+                )
+            return result
+
+        return call
+
+
+class EndingProgress(ProgressLog):
+    """A progress whose first news of a changed schema ends the process."""
+
+    def schema_changed(self, table: TableName, statement: str) -> None:
+        raise EndedError
+
+
+def ends(follower: Follower, step: str, table: str, *, is_done: bool = False) -> None:
+    """Run the pipeline until it ends at a step."""
+    lake = follower.lake
+    follower.lake = EndingLake(lake, step, f"lake.{table}", is_done=is_done)  # type: ignore[assignment]
+    with pytest.raises(EndedError):
+        follower.once()
+    follower.lake = lake
+
+
+def ends_after_alter(follower: Follower) -> None:
+    """Run the pipeline until the lake's table is altered."""
+    pipeline = follower.pipeline()
+    pipeline.progress = EndingProgress()
+    with pytest.raises(EndedError):
+        pipeline.run(once=True)
+
+
+TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(20))"
+ROWS = "INSERT INTO t VALUES (1, 1, 2, 'x'), (2, 3, 4, 'y'), (3, 5, 6, 'z')"
+SWAP = "ALTER TABLE t CHANGE a b INT, CHANGE b a INT AFTER id"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ADD d INT NOT NULL DEFAULT 5 AFTER id",
+        "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+        "ALTER TABLE t MODIFY a BIGINT",
+        "ALTER TABLE t MODIFY a VARCHAR(30)",
+        "ALTER TABLE t DROP COLUMN a",
+    ],
+)
+def test_after_an_alter_and_before_the_next_plan(
+    origin: Origin, follower: Follower, statement: str
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.run("UPDATE t SET a = 7 WHERE id = 1", statement, "UPDATE t SET c = 'w' WHERE id = 2")
+    ends_after_alter(follower)
+    follower.once()
+    follower.check("t")
+    assert follower.phases() == {"t": TablePhase.STREAMING}
+
+
+def test_between_the_commits_of_two_tables(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t")
+    follower.once()
+    follower.change(writers=1)
+    origin.run("INSERT INTO u SELECT * FROM t", "UPDATE t SET a = 9", "DELETE FROM t WHERE id = 3")
+    ends(follower, "write", "u")
+    origin.run("UPDATE u SET b = a")
+    follower.once()
+    follower.check("t", "u")
+
+
+def test_a_planned_range_whose_table_changes(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    ends(follower, "write", "t")
+    assert follower.states()["t"].reading is not None
+    origin.run("ALTER TABLE t ADD COLUMN d INT")
+    follower.once()
+    follower.check("t")
+
+
+def test_a_planned_range_whose_table_changes_twice(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    ends(follower, "write", "t")
+    origin.run("ALTER TABLE t ADD COLUMN d INT")
+    # It is committed without the range, as that cannot be read.
+    ends(follower, "write", "t", is_done=True)
+    follower.once()
+    follower.check("t")
+
+
+def test_a_made_table_whose_source_changes(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    ends(follower, "create_table", "t", is_done=True)
+    origin.run("ALTER TABLE t ADD COLUMN d INT, DROP COLUMN c")
+    follower.once()
+    follower.check("t")
+
+
+def test_a_renamed_table(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.run("INSERT INTO t VALUES (4, 4, 4, 'v')", "RENAME TABLE t TO v")
+    origin.run(TABLE, "INSERT INTO t VALUES (1, 0, 0, 'new')")
+    ends(follower, "rename_table", "t", is_done=True)
+    follower.once()
+    follower.check("t", "v")
+
+
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
+def test_columns_that_swap_names_and_places(origin: Origin, follower: Follower, image: str) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.session(f"SET SESSION binlog_row_image = '{image}'", "UPDATE t SET c = 'n' WHERE id < 3")
+    origin.run(SWAP, "UPDATE t SET a = 70 WHERE id = 3")
+    follower.once()
+    follower.check("t")
+
+
+def test_ranges_read_behind_columns_that_swap(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    ends(follower, "write", "t")
+    origin.run(SWAP)
+    follower.once()
+    follower.check("t")
+
+
+FAMILY = (
+    "CREATE TABLE parents (id INT PRIMARY KEY, code INT UNIQUE, v INT)",
+    "CREATE TABLE children (id INT PRIMARY KEY, parent INT, v INT, FOREIGN KEY (parent) "
+    "REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE grandchildren (id INT PRIMARY KEY, child INT, FOREIGN KEY (child) "
+    "REFERENCES children (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE notes (id INT PRIMARY KEY, code INT, FOREIGN KEY (code) "
+    "REFERENCES parents (code) ON DELETE SET NULL ON UPDATE CASCADE)",
+    "INSERT INTO parents VALUES (1, 10, 0), (2, 20, 0), (3, 30, 0)",
+    "INSERT INTO children VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0)",
+    "INSERT INTO grandchildren VALUES (1, 1), (2, 2), (3, 3), (4, 1)",
+    "INSERT INTO notes VALUES (1, 10), (2, 20), (3, 30)",
+)
+MEMBERS = ("parents", "children", "grandchildren", "notes")
+
+
+@pytest.mark.parametrize("table", MEMBERS)
+def test_between_a_parent_and_its_grandchildren(
+    origin: Origin, follower: Follower, table: str
+) -> None:
+    origin.run(*FAMILY)
+    follower.once()
+    follower.change(writers=1)
+    origin.run("DELETE FROM parents WHERE id = 1", "UPDATE parents SET id = 5 WHERE id = 2")
+    ends(follower, "write", table)
+    follower.once()
+    follower.check(*MEMBERS)
+
+
+def test_cascades_of_partial_images(origin: Origin, follower: Follower) -> None:
+    origin.run(*FAMILY)
+    follower.once()
+    origin.session(
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE children SET id = 8 WHERE id = 1",
+        "UPDATE parents SET code = 25 WHERE id = 2",
+        "UPDATE parents SET code = 26, v = 1 WHERE id = 2",
+        "DELETE FROM parents WHERE id = 3",
+    )
+    follower.once()
+    follower.check(*MEMBERS)
+
+
+def test_a_column_of_a_foreign_key_that_is_renamed(origin: Origin, follower: Follower) -> None:
+    origin.run(*FAMILY)
+    follower.once()
+    origin.run(
+        "DELETE FROM parents WHERE id = 1",
+        "ALTER TABLE children RENAME COLUMN parent TO mother",
+        "DELETE FROM parents WHERE id = 2",
+        "ALTER TABLE parents RENAME COLUMN id TO number",
+    )
+    follower.once()
+    follower.check(*MEMBERS)
+
+
+def test_a_prepared_transaction_of_a_table_that_is_read_again(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.session(
+        "XA START 'two'", "UPDATE t SET a = 50 WHERE id = 2", "XA END 'two'", "XA PREPARE 'two'"
+    )
+    follower.once()
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    state.request(f"resnapshot:{origin.table('t').escaped}", "")
+    follower.once()
+    origin.session("XA COMMIT 'two'")
+    follower.once()
+    follower.check("t")
+
+
+def test_a_killed_connection_is_a_lost_one(origin: Origin) -> None:
+    with MySQLServer(origin.address) as server:
+        ((number,),) = server.rows("SELECT CONNECTION_ID()")
+        origin.run(f"KILL {number}")
+        ask: Callable[[], object] = lambda: server.rows("SELECT 1")  # noqa: E731
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                ask()
