@@ -29,8 +29,6 @@ from headwater.storage.errors import Conflict, Invalid, Unavailable
 __all__ = ["Pipeline"]
 
 _LOCK_SECONDS = 10.0
-# A position is recorded without changes of followed tables, too, lest the log is purged behind it.
-_QUIET_SECONDS = 60.0
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 
 States = Mapping[TableName, TableState]
@@ -274,7 +272,7 @@ class _Session:
         if self._obeyed_requests or not _has(plan, states):
             return True
         moved = str(batch.end) != plan.end
-        is_quiet = monotonic() - self._recorded > _QUIET_SECONDS
+        is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
     def _batch_seconds(self, commit: BatchCommit) -> float:

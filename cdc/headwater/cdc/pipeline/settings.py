@@ -47,6 +47,7 @@ class PipelineSettings:
         range_rows: How many rows of a table are read at once.
         readers: How many connections read rows, besides the log's.
         writers: How many tables are written at once.
+        quiet_seconds: How long the position is not recorded while no followed table changes.
     """
 
     name: str
@@ -65,6 +66,8 @@ class PipelineSettings:
     range_rows: int = 100_000
     readers: int = 2
     writers: int = 2
+    # Lest the log is purged behind a pipeline whose tables do not change.
+    quiet_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -77,6 +80,7 @@ class PipelineSettings:
         for name, least in (
             *(("batch_seconds", 0.05), ("batch_bytes", 1), ("memory_bytes", 1)),
             *(("range_rows", 1), ("readers", 1), ("writers", 1)),
+            ("quiet_seconds", 0),
         ):
             value = getattr(self, name)
             if not value >= least:
