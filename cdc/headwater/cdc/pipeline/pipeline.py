@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from threading import Event
 from time import monotonic
 
@@ -139,6 +140,7 @@ class _Session:
                 if self._is_done(plan, states, reader):
                     break
                 plan, states = self._next(plan, states, reader)
+        self._end(plan, states)
         return all(state.is_followed or not state.reason for state in states.values())
 
     def _check_start(self, lake: Lake) -> None:
@@ -182,6 +184,11 @@ class _Session:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
         return is_read and contains(reader.position, self._goal)
+
+    def _end(self, plan: BatchPlan, states: States) -> None:
+        """Record that the last batch is committed: the next start does not need its log."""
+        if plan.start not in (None, plan.end) and _has(plan, states):
+            self._state.record(replace(plan, number=plan.number + 1, start=plan.end))
 
     # Batches ----------------------------------------------------------------------------------
 
@@ -271,7 +278,8 @@ class _Session:
             return True
         if self._obeyed_requests or not _has(plan, states):
             return True
-        moved = str(batch.end) != plan.end
+        # Recorded again at the same end, it needs no log of before.
+        moved = (plan.start or plan.end) != str(batch.end)
         is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
