@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from threading import Event
 from time import monotonic
 
@@ -28,8 +29,6 @@ from headwater.storage.errors import Conflict, Invalid, Unavailable
 
 __all__ = ["Pipeline"]
 
-# A position is recorded without changes of followed tables, too, lest the log is purged behind it.
-_QUIET_SECONDS = 60.0
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 
 States = Mapping[TableName, TableState]
@@ -140,6 +139,7 @@ class _Session:
                 if self._is_done(plan, states, reader):
                     break
                 plan, states = self._next(plan, states, reader)
+        self._end(plan, states)
         return all(state.is_followed or not state.reason for state in states.values())
 
     def _check_start(self, lake: Lake) -> None:
@@ -183,6 +183,11 @@ class _Session:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
         return is_read and contains(reader.position, self._goal)
+
+    def _end(self, plan: BatchPlan, states: States) -> None:
+        """Record that the last batch is committed: the next start does not need its log."""
+        if plan.start not in (None, plan.end) and _has(plan, states):
+            self._state.record(replace(plan, number=plan.number + 1, start=plan.end))
 
     # Batches ----------------------------------------------------------------------------------
 
@@ -287,8 +292,9 @@ class _Session:
             return True
         if self._obeyed_requests or not _has(plan, states):
             return True
-        moved = str(batch.end) != plan.end
-        is_quiet = monotonic() - self._recorded > _QUIET_SECONDS
+        # Recorded again at the same end, it needs no log of before.
+        moved = (plan.start or plan.end) != str(batch.end)
+        is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
     def _batch_seconds(self, commit: BatchCommit) -> float:

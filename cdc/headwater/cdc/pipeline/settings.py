@@ -48,6 +48,7 @@ class PipelineSettings:
         readers: How many connections read rows, besides the log's.
         writers: How many tables are written at once.
         lock_seconds: How long to wait for another process that runs the pipeline, in seconds.
+        quiet_seconds: How long the position is not recorded while no followed table changes.
     """
 
     name: str
@@ -67,6 +68,8 @@ class PipelineSettings:
     readers: int = 2
     writers: int = 2
     lock_seconds: float = 10.0
+    # Lest the log is purged behind a pipeline whose tables do not change.
+    quiet_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -80,6 +83,7 @@ class PipelineSettings:
             *(("batch_seconds", 0.05), ("batch_bytes", 1), ("memory_bytes", 1)),
             *(("range_rows", 1), ("readers", 1), ("writers", 1)),
             ("lock_seconds", 0),
+            ("quiet_seconds", 0),
         ):
             value = getattr(self, name)
             if not value >= least:

@@ -454,6 +454,7 @@ class _Compaction:
         if self.leaves_past:
             past = past_partitions(self.storage, (task.partition for task in tasks))
             tasks = [task for task in tasks if task.partition not in past]
+        _check_schema(self.storage, tasks)
         return sorted(tasks, key=lambda task: -task.size)
 
     def run(self, task: CompactionTask) -> list[CommitMessage]:
@@ -464,3 +465,13 @@ class _Compaction:
         self, commit: TableCommit, messages: Sequence[CommitMessage], base: Snapshot
     ) -> Snapshot | None:
         return commit.commit(messages, identifier=self.identifier)
+
+
+def _check_schema(storage: TableStorage, tasks: Sequence[CompactionTask]) -> None:
+    """Reject files of a later schema than the table was opened with: it lacks their columns."""
+    latest = max((file.schema_id for task in tasks for file in task.files), default=0)
+    if latest > storage.schema.id:
+        raise Conflict(
+            f"cannot compact {storage.name}: its schema changed from {storage.schema.id} to "
+            f"{latest}; reopen the table and retry"
+        )
