@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -57,8 +58,11 @@ class _Database:
             self._process.kill()
             self._process.wait()
         elif self._pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+            process = os.pidfd_open(self._pid)
+            os.kill(self._pid, signal.SIGKILL)
+            # Until it is gone its data is locked.
+            select.select([process], [], [])
+            os.close(process)
             self._pid = None
 
     def start(self) -> None:

@@ -78,6 +78,7 @@ class ChaosWriter:
         self._random = random.Random(seed)
         self._has_schema_changes = has_schema_changes
         self._allowed, self._stop = Semaphore(0), Event()
+        self._is_given_up = False
         self._server: MySQLServer | None = None
         self._log: list[str] = []
         self._prepared: list[str] = []
@@ -89,7 +90,8 @@ class ChaosWriter:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._is_given_up = kind is not None
         self._stop.set()
         self._allowed.release()
         self._thread.join()
@@ -116,7 +118,7 @@ class ChaosWriter:
             except HeadwaterError as error:
                 self.errors.append(error.message)
                 self._lose()
-        while True:
+        while not self._is_given_up:
             try:
                 self._end_prepared(self._connected(), is_last=True)
                 self._repair(self._connected())
@@ -128,11 +130,15 @@ class ChaosWriter:
 
     def _connected(self) -> MySQLServer:
         while self._server is None:
-            with suppress(HeadwaterError):
+            try:
                 self._server = MySQLServer(self._address)
-                self._server.rows(f"USE `{self._database}`")
-                self._server.rows(_SESSION)
+                for statement in (f"USE `{self._database}`", _SESSION):
+                    self._server.rows(statement)
                 self._repair(self._server)
+            except HeadwaterError:
+                self._lose()
+                if self._is_given_up:
+                    raise
         return self._server
 
     def _lose(self) -> None:
