@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -58,11 +57,9 @@ class _Database:
             self._process.kill()
             self._process.wait()
         elif self._pid is not None:
-            process = os.pidfd_open(self._pid)
             os.kill(self._pid, signal.SIGKILL)
-            # Until it is gone its data is locked.
-            select.select([process], [], [])
-            os.close(process)
+            # It is a child of this process: until it is waited for, MySQL finds its socket in use.
+            os.waitpid(self._pid, 0)
             self._pid = None
 
     def start(self) -> None:
@@ -75,7 +72,8 @@ class _Database:
             stderr=subprocess.DEVNULL,
         )
         while True:
-            assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
+            logs = [path.read_text()[-2000:] for path in self._folder.glob("log*")]
+            assert self._process.poll() is None, logs
             with suppress(HeadwaterError):
                 MySQLServer(self.address).close()
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Semaphore, Thread
 

@@ -246,6 +246,23 @@ def test_a_prepared_transaction_of_a_table_that_is_read_again(
     follower.check("t")
 
 
+def test_a_transaction_that_was_prepared_before_the_first_start(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    xid = '"a", "b"'
+    origin.session(
+        f"XA START {xid}",
+        "UPDATE t SET a = 50 WHERE id = 2",
+        f"XA END {xid}",
+        f"XA PREPARE {xid}",
+    )
+    follower.once()
+    origin.session(f"XA COMMIT {xid}")
+    follower.once()
+    follower.check("t")
+
+
 def test_a_killed_connection_is_a_lost_one(origin: Origin) -> None:
     with MySQLServer(origin.address) as server:
         ((number,),) = server.rows("SELECT CONNECTION_ID()")
