@@ -181,7 +181,7 @@ class Scene:
                     self.catalog.url, self.source.address, self.settings, self.log, self._options
                 ) as process:
                     while not is_killed.is_set() and len(happened) < events:
-                        self.writer.allow(self._numbers.randint(0, 25))
+                        self.writer.allow(self._numbers.randint(0, 20))
                         self._wait_for_batches(self._numbers.randint(0, 4), process)
                         process.join(self._numbers.uniform(0, 0.3))
                         event = self._numbers.choice(kinds)
@@ -237,7 +237,7 @@ class Scene:
             assert monotonic() < end, f"the pipeline is stuck at batch {batch}"
             process.join(0.05)  # type: ignore[attr-defined]
             assert process.exitcode is None, self.log.read_text()  # type: ignore[attr-defined]
-            self.writer.allow(1)
+            self.writer.allow(self._numbers.randint(0, 1))
 
     def _state(self) -> PipelineState:
         while True:

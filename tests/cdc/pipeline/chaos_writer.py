@@ -169,9 +169,9 @@ class ChaosWriter:
     def _change(self, server: MySQLServer) -> None:
         self._end_prepared(server)
         chance = self._random.random()
-        if self._has_schema_changes and chance < 0.12:
+        if self._has_schema_changes and chance < 0.05:
             self._change_schema(server)
-        elif chance < 0.15:
+        elif chance < 0.07:
             self._prepare()
         else:
             self._change_rows(server)
