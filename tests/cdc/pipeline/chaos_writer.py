@@ -401,11 +401,9 @@ class ChaosWriter:
     def _make_again(self, server: MySQLServer, table: str) -> Sequence[str]:
         definition = _DEFINITIONS[table]
         rows = ", ".join(f"({key}, {key}, 'again', NULL, 7)" for key in range(1, 50, 3))
-        made = (f"DROP TABLE {table}", definition)
-        if self._random.random() < 0.3:
-            made = (definition.replace("CREATE", "CREATE OR REPLACE"),)
-        if server.flavour is Flavour.MYSQL:
-            made = (f"DROP TABLE {table}", definition)
+        made = [f"DROP TABLE {table}", definition]
+        if server.flavour is Flavour.MARIADB and self._random.random() < 0.3:
+            made = [definition.replace("CREATE", "CREATE OR REPLACE")]
         return [*made, f"INSERT INTO {table} VALUES {rows}"]
 
     def _rename_key(self, server: MySQLServer, _: str) -> Sequence[str]:

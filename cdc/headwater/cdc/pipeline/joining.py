@@ -94,7 +94,7 @@ class Joining:
             return
         with self._source.consistent_read(seen) as read:
             tables = read_tables(read.server, self._wanted, mapping=self._settings.type_mapping)
-            # Those that end before this are seen by whoever reads the tables.
+            # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
             settled = self._source.position()
         present: dict[TableName, SourceTable | Finding] = {}

@@ -54,7 +54,7 @@ class RangeFeed:
         seen: The position that every range must have seen at least.
         settings: The pipeline's.
         until: Where to end: a range that an earlier process read; None reads until `finish`.
-        keep: Columns whose values are kept for whoever asks.
+        keep: Columns whose values are kept in memory.
 
     Attributes:
         kept: The values of these columns of the rows that were read.
