@@ -16,7 +16,7 @@ from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_ran
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.storage.errors import Conflict
+from headwater.storage.errors import Conflict, Unavailable
 
 __all__ = ["FeedResult", "RangeFeed"]
 
@@ -122,7 +122,12 @@ class RangeFeed:
         """
         ended = 0
         while ended < len(self._threads):
-            batch = self._queue.get()
+            try:
+                batch = self._queue.get(timeout=_WAKE_SECONDS)
+            except queue.Empty:
+                if self._aborted.is_set():
+                    raise Unavailable(f"ranges of {self._table.name} were given up") from None
+                continue
             if batch is None:
                 ended += 1
                 continue
