@@ -106,6 +106,15 @@ test-cdc-oracles: java $(READY) ## Compare how other readers decode the logs of 
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@$(PYTEST_ON_DISK) -m cdc_oracles --must-run=cdc_oracles $(ARGS)
 
+# How often something is killed, and the seed of all choices.
+CDC_KILLS ?= 200
+CDC_SEED ?= 1
+
+.PHONY: test-cdc-chaos
+test-cdc-chaos: $(READY) ## Kill the parts around a pipeline CDC_KILLS times on MariaDB and on MySQL, and compare the lake with the source
+	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
+	@CDC_KILLS=$(CDC_KILLS) CDC_SEED=$(CDC_SEED) $(PYTEST) -m cdc_chaos --must-run=cdc_chaos $(ARGS)
+
 # Kinds of sessions that Spark's tests run in.
 SPARK ?= cluster connect
 
@@ -116,7 +125,7 @@ test-spark: java $(READY) ## Run Spark's tests on a standalone cluster and throu
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes
-	@$(PYTEST) -m "slow and not interop and not interop_java and not interop_suite" $(ARGS)
+	@$(PYTEST) -m "slow and not cdc_chaos and not interop and not interop_java and not interop_suite" $(ARGS)
 
 # Databases to run on, of sqlite, postgresql and mariadb; none is each of them.
 CHAOS_DATABASES ?=

@@ -57,8 +57,9 @@ class _Database:
             self._process.kill()
             self._process.wait()
         elif self._pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+            os.kill(self._pid, signal.SIGKILL)
+            # It is a child of this process: until it is waited for, MySQL finds its socket in use.
+            os.waitpid(self._pid, 0)
             self._pid = None
 
     def start(self) -> None:
@@ -71,7 +72,8 @@ class _Database:
             stderr=subprocess.DEVNULL,
         )
         while True:
-            assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
+            logs = [path.read_text()[-2000:] for path in self._folder.glob("log*")]
+            assert self._process.poll() is None, logs
             with suppress(HeadwaterError):
                 MySQLServer(self.address).close()
                 return
@@ -179,7 +181,7 @@ class Scene:
                     self.catalog.url, self.source.address, self.settings, self.log, self._options
                 ) as process:
                     while not is_killed.is_set() and len(happened) < events:
-                        self.writer.allow(self._numbers.randint(0, 25))
+                        self.writer.allow(self._numbers.randint(0, 20))
                         self._wait_for_batches(self._numbers.randint(0, 4), process)
                         process.join(self._numbers.uniform(0, 0.3))
                         event = self._numbers.choice(kinds)
@@ -235,7 +237,7 @@ class Scene:
             assert monotonic() < end, f"the pipeline is stuck at batch {batch}"
             process.join(0.05)  # type: ignore[attr-defined]
             assert process.exitcode is None, self.log.read_text()  # type: ignore[attr-defined]
-            self.writer.allow(1)
+            self.writer.allow(self._numbers.randint(0, 1))
 
     def _state(self) -> PipelineState:
         while True:

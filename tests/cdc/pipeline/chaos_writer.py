@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Semaphore, Thread
 
@@ -78,6 +77,7 @@ class ChaosWriter:
         self._random = random.Random(seed)
         self._has_schema_changes = has_schema_changes
         self._allowed, self._stop = Semaphore(0), Event()
+        self._is_given_up = False
         self._server: MySQLServer | None = None
         self._log: list[str] = []
         self._prepared: list[str] = []
@@ -89,7 +89,8 @@ class ChaosWriter:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._is_given_up = kind is not None
         self._stop.set()
         self._allowed.release()
         self._thread.join()
@@ -116,7 +117,7 @@ class ChaosWriter:
             except HeadwaterError as error:
                 self.errors.append(error.message)
                 self._lose()
-        while True:
+        while not self._is_given_up:
             try:
                 self._end_prepared(self._connected(), is_last=True)
                 self._repair(self._connected())
@@ -128,11 +129,15 @@ class ChaosWriter:
 
     def _connected(self) -> MySQLServer:
         while self._server is None:
-            with suppress(HeadwaterError):
+            try:
                 self._server = MySQLServer(self._address)
-                self._server.rows(f"USE `{self._database}`")
-                self._server.rows(_SESSION)
+                for statement in (f"USE `{self._database}`", _SESSION):
+                    self._server.rows(statement)
                 self._repair(self._server)
+            except HeadwaterError:
+                self._lose()
+                if self._is_given_up:
+                    raise
         return self._server
 
     def _lose(self) -> None:
@@ -164,9 +169,9 @@ class ChaosWriter:
     def _change(self, server: MySQLServer) -> None:
         self._end_prepared(server)
         chance = self._random.random()
-        if self._has_schema_changes and chance < 0.12:
+        if self._has_schema_changes and chance < 0.05:
             self._change_schema(server)
-        elif chance < 0.15:
+        elif chance < 0.07:
             self._prepare()
         else:
             self._change_rows(server)
@@ -396,11 +401,9 @@ class ChaosWriter:
     def _make_again(self, server: MySQLServer, table: str) -> Sequence[str]:
         definition = _DEFINITIONS[table]
         rows = ", ".join(f"({key}, {key}, 'again', NULL, 7)" for key in range(1, 50, 3))
-        made = (f"DROP TABLE {table}", definition)
-        if self._random.random() < 0.3:
-            made = (definition.replace("CREATE", "CREATE OR REPLACE"),)
-        if server.flavour is Flavour.MYSQL:
-            made = (f"DROP TABLE {table}", definition)
+        made = [f"DROP TABLE {table}", definition]
+        if server.flavour is Flavour.MARIADB and self._random.random() < 0.3:
+            made = [definition.replace("CREATE", "CREATE OR REPLACE")]
         return [*made, f"INSERT INTO {table} VALUES {rows}"]
 
     def _rename_key(self, server: MySQLServer, _: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cdc.pipeline.chaos_scene import Scene
 from tests.conftest import DatabaseServer, mariadb_server, mysql_server
+from tests.object_store import with_one_bucket
 
 _SETTINGS = (
     "--log-bin=log",
@@ -56,10 +57,12 @@ def survives(scene: Scene, seed: int, events: int) -> None:
         scene.close()
 
 
+@pytest.mark.mariadb
 def test_a_few_kills(mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed: int) -> None:
     survives(Scene(mariadb_to_kill, tmp_path, chaos_seed), chaos_seed, 10)
 
 
+@pytest.mark.cdc_chaos
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
@@ -74,3 +77,17 @@ def test_many_kills(
 ) -> None:
     events = int(os.environ.get("CDC_KILLS", "200"))
     survives(Scene(request.getfixturevalue(server), tmp_path, chaos_seed), chaos_seed, events)
+
+
+@pytest.mark.cdc_chaos
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.mariadb
+def test_an_object_store_that_is_lost(
+    mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed: int, s3_endpoint: str
+) -> None:
+    with_one_bucket(s3_endpoint, "chaos")
+    events = int(os.environ.get("CDC_KILLS", "200")) // 5
+    port = int(s3_endpoint.rpartition(":")[2])
+    scene = Scene(mariadb_to_kill, tmp_path, chaos_seed, (port, "s3://chaos/lake"))
+    survives(scene, chaos_seed, events)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
-from headwater.storage.errors import Unavailable
+from headwater.cdc.service.running import RunningPipeline
+from headwater.storage.errors import HeadwaterError, Unavailable
 
 
 class EndedError(BaseException):
@@ -244,6 +247,47 @@ def test_a_prepared_transaction_of_a_table_that_is_read_again(
     origin.session("XA COMMIT 'two'")
     follower.once()
     follower.check("t")
+
+
+def test_a_transaction_that_was_prepared_before_the_first_start(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    xid = '"a", "b"'
+    origin.session(
+        f"XA START {xid}",
+        "UPDATE t SET a = 50 WHERE id = 2",
+        f"XA END {xid}",
+        f"XA PREPARE {xid}",
+    )
+    follower.once()
+    origin.session(f"XA COMMIT {xid}")
+    follower.once()
+    follower.check("t")
+
+
+def test_a_log_that_is_lost_while_ranges_are_read(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS)
+    follower.change(batch_seconds=60)
+    with MySQLServer(origin.address) as locker:
+        locker.rows(f"LOCK TABLES `{origin.database}`.t WRITE")
+        with RunningPipeline(follower.pipeline(), once=True) as running:
+            waits = "state LIKE '%metadata lock%' AND info LIKE '%LIMIT 0%'"
+            while not _processes(origin, waits):
+                assert running.is_running
+            for number in _processes(origin, "command LIKE 'Binlog Dump%'"):
+                with suppress(HeadwaterError):
+                    origin.run(f"KILL {number}")
+            while any(thread.name == "cdc-log" for thread in threading.enumerate()):
+                assert running.is_running
+            locker.rows("UNLOCK TABLES")
+            running.wait(200)
+    follower.check("t")
+
+
+def _processes(origin: Origin, condition: str) -> list[object]:
+    rows = origin.server.rows(f"SELECT id FROM information_schema.processlist WHERE {condition}")
+    return [number for (number,) in rows]
 
 
 def test_a_killed_connection_is_a_lost_one(origin: Origin) -> None:

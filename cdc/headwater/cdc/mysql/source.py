@@ -14,7 +14,7 @@ from headwater.cdc.mysql.log_stream import LogStream
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
-from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
+from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, NotFound, Unavailable
 
 __all__ = ["ConsistentRead", "MySQLSource"]
 
@@ -41,6 +41,13 @@ class ConsistentRead:
     def settled(self) -> Position:
         """A position that has all that the transaction sees."""
         return self.exact or self._source.position_on(self.server)
+
+
+def _xid(name: object, global_bytes: int, number: str) -> str:
+    """The identifier of an XA transaction, of which MariaDB tells the bytes, and MySQL digits."""
+    digits = name.hex() if isinstance(name, bytes) else str(name).removeprefix("0x").lower()
+    at = 2 * global_bytes
+    return f"X'{digits[:at]}',X'{digits[at:]}',{number}"
 
 
 class MySQLSource:
@@ -83,6 +90,19 @@ class MySQLSource:
             "SELECT @@gtid_binlog_pos" if is_mariadb else "SELECT @@global.gtid_executed"
         )
         return parse_position(self.flavour, str(text))
+
+    def prepared_transactions(self) -> tuple[str, ...]:
+        """The XA transactions that are prepared, as the log writes them; none if it is forbidden.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        is_mariadb = self.flavour is Flavour.MARIADB
+        try:
+            rows = self._server.rows("XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
+        except Forbidden:
+            return ()
+        return tuple(_xid(name, int(str(size)), str(number)) for number, size, _, name in rows)
 
     def parse(self, text: str) -> Position:
         """Read a position of this source; Invalid."""

@@ -204,12 +204,15 @@ class BatchCommit:
         """The tables whose part an earlier process has committed, if that matters."""
         if not self._is_repeated or not batch.rows:
             return frozenset()
-        return frozenset(
-            name
-            for name in self._cascades.children(self._states)
-            if (self._targets.open(self._states[name].target).last_committed(user) or -1)
-            >= self._number
-        )
+        children = self._cascades.children(self._states)
+        return frozenset(name for name in children if self._is_committed(name, user))
+
+    def _is_committed(self, name: TableName, user: str) -> bool:
+        try:
+            last = self._targets.open(self._states[name].target).last_committed(user)
+        except NotFound:
+            return False
+        return last is not None and last >= self._number
 
     def _note_repeated_reads(self) -> None:
         """Tell how far ranges were read that an earlier process had planned."""

@@ -88,7 +88,13 @@ class Cascades:
         actions = self._read(states)
         search = _Search(self, rows, states, actions, ranges, committed, reads)
         for parent in {action.parent for action in actions} & rows.keys():
-            search.follow_parent(parent)
+            try:
+                search.follow_parent(parent)
+            except Unavailable:
+                raise
+            except HeadwaterError as error:
+                # What cannot be read of a table is told where its own part is committed.
+                search.read_again(parent, f"rows that go with those of {parent}: {error.message}")
         for name in reads.rereads:
             reads.keys.pop(name, None)
         return reads
@@ -184,18 +190,11 @@ class _Search:
         state = self._states.get(parent)
         if state is None or not state.is_followed:
             return
-        try:
-            frame, partial = self._cascades.logged(parent, self._rows, self._states)
-        except Unavailable:
-            raise
-        except HeadwaterError:
-            # The parent itself cannot be followed then, for the same reason.
-            self._read_again(parent, f"the rows of {parent} in the log cannot be read")
-            return
+        frame, partial = self._cascades.logged(parent, self._rows, self._states)
         for action in [action for action in self._actions if action.parent == parent]:
             columns = list(action.parent_columns)
             if any(column not in frame.columns for column in columns):
-                self._read_again(parent, f"a column of {parent} was renamed")
+                self.read_again(parent, f"a column of {parent} was renamed")
                 return
             values = [_values_gone(frame, columns), partial.select(columns)]
             if len(partial):
@@ -210,7 +209,7 @@ class _Search:
                 ]
             self._follow(action, pl.concat(values).drop_nulls().unique())
 
-    def _read_again(self, parent: TableName, reason: str) -> None:
+    def read_again(self, parent: TableName, reason: str) -> None:
         """Read all tables again whose rows go with those of a table."""
         for child in self._cascades.descendants(parent, self._states) - {parent}:
             state = self._states.get(child)
@@ -230,7 +229,7 @@ class _Search:
             *(other.parent_columns for other in self._actions if other.parent == child)
         )
         if not bound <= present:
-            self._read_again(action.parent, f"a column of {child} was renamed")
+            self.read_again(action.parent, f"a column of {child} was renamed")
             return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
@@ -238,16 +237,10 @@ class _Search:
         )
         if further and child in self._committed:
             # The lake does not have its rows as they were.
-            self._read_again(child, f"rows of {child} were deleted before an interruption")
+            self.read_again(child, f"rows of {child} were deleted before an interruption")
             return
         frames = self._cascades.stored(child, self._states, list(columns))
-        try:
-            logged = self._cascades.logged(child, self._rows, self._states)
-        except Unavailable:
-            raise
-        except HeadwaterError:
-            self._read_again(child, f"the rows of {child} in the log cannot be read")
-            return
+        logged = self._cascades.logged(child, self._rows, self._states)
         frames += [part.select(list(columns)) for part in logged]
         frames += [
             pl.DataFrame(pa.table(batch.select(list(columns))))

@@ -45,6 +45,8 @@ class Joining:
         self._wanted: set[TableName] = set()
         self._read: dict[TableName, SourceTable | Finding] = {}
         self._settled: Position | None = None
+        # XA transactions that may have changed these tables, and are not committed.
+        self._prepared: tuple[str, ...] = ()
 
     @property
     def has_some(self) -> bool:
@@ -91,6 +93,8 @@ class Joining:
             return
         with self._source.consistent_read(seen) as read:
             tables = read_tables(read.server, self._wanted, mapping=self._settings.type_mapping)
+            # Reads of the tables see those that end before this.
+            self._prepared = self._source.prepared_transactions()
             settled = self._source.position()
         present: dict[TableName, SourceTable | Finding] = {}
         present |= {table.name: table for table in tables.followed}
@@ -110,6 +114,8 @@ class Joining:
         """The states with the tables whose definition holds at the end of a batch."""
         for change in batch.changes:
             self.changed(change)
+        if self._read:
+            self._prepared += tuple(end.xid for end in batch.xa if end.committed is None)
         if not self._read or self._settled is None or not contains(batch.end, self._settled):
             return states
         result = dict(states)
@@ -148,7 +154,7 @@ class Joining:
             str(position),
             None if is_new else (state and state.reason) or "its definition changed",
             reading=Reading(deletes=not is_new or self._targets.exists(target)),
-            prepared=() if state is None else state.prepared,
+            prepared=self._prepared if state is None else state.prepared,
         )
         if isinstance(definition, Finding):
             return quarantined(joined, str(definition), position)

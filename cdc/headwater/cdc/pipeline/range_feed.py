@@ -16,7 +16,7 @@ from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_ran
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.storage.errors import Conflict
+from headwater.storage.errors import Conflict, Unavailable
 
 __all__ = ["FeedResult", "RangeFeed"]
 
@@ -54,7 +54,7 @@ class RangeFeed:
         seen: The position that every range must have seen at least.
         settings: The pipeline's.
         until: Where to end: a range that an earlier process read; None reads until `finish`.
-        keep: Columns whose values are kept for whoever asks.
+        keep: Columns whose values are kept in memory.
 
     Attributes:
         kept: The values of these columns of the rows that were read.
@@ -122,7 +122,12 @@ class RangeFeed:
         """
         ended = 0
         while ended < len(self._threads):
-            batch = self._queue.get()
+            try:
+                batch = self._queue.get(timeout=_WAKE_SECONDS)
+            except queue.Empty:
+                if self._aborted.is_set():
+                    raise Unavailable(f"ranges of {self._table.name} were given up") from None
+                continue
             if batch is None:
                 ended += 1
                 continue
