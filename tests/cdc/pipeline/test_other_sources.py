@@ -17,12 +17,12 @@ from tests.cdc.source_logs import SourceServer
 from tests.conftest import DatabaseServer, _wait_for, mariadb_server, mysql_server
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
 from headwater.client import Lake
-from headwater.storage.errors import Conflict, Forbidden, Invalid, NotFound
+from headwater.storage.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 
 LOG = ("--log-bin=log", "--binlog-row-metadata=FULL", "--log-slave-updates=ON")
 MYSQL_LOG = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
@@ -100,6 +100,7 @@ class Servers:
             )
             started.append(process)
             _wait_for(origin.address.port, process)
+            until(lambda: _answers(origin.address))
 
         try:
             yield start
@@ -107,6 +108,14 @@ class Servers:
             for process in started:
                 process.kill()
                 process.wait()
+
+
+def _answers(address: Address) -> bool:
+    try:
+        MySQLServer(address).close()
+    except Unavailable:
+        return False
+    return True
 
 
 def _source(server: DatabaseServer) -> SourceServer:
@@ -261,16 +270,17 @@ def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
 @pytest.mark.mysql
 @pytest.mark.mariadb
 def test_another_kind_of_server(
-    mariadb: SourceServer, mysql: SourceServer, lake: Lake, tmp_path: Path
+    mariadb: SourceServer, mysql: SourceServer, lake: Lake
 ) -> None:
-    first, second = Origin(mariadb), Origin(SourceServer(mysql.url, mysql.data, mariadb.database))
+    mysql.database = mariadb.database
+    first, second = Origin(mariadb), Origin(mysql)
     for origin in (first, second):
         origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
     follower = Follower(first, lake)
     follower.once()
     second.run("DELETE FROM t WHERE id = 1")
     follower.origin = second
-    with pytest.raises((Conflict, Invalid), match="headwater cdc resnapshot --all"):
+    with pytest.raises(Conflict, match="headwater cdc resnapshot --all"):
         follower.once()
     PipelineState.open(lake, "lake", "shop").request("restart", "")
     follower.once()
@@ -279,7 +289,9 @@ def test_another_kind_of_server(
         origin.run(f"DROP DATABASE {origin.database}")
 
 
-def test_wrong_addresses_and_passwords(origin: Origin, follower: Follower) -> None:
+def test_wrong_addresses_and_passwords(
+    source: SourceServer, origin: Origin, follower: Follower
+) -> None:
     origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
     address = origin.address
 
@@ -292,21 +304,31 @@ def test_wrong_addresses_and_passwords(origin: Origin, follower: Follower) -> No
         with pytest.raises(Forbidden, match=f"rejects user '{user}'") as caught:
             start(address.host, address.port, user, password)
         assert password not in caught.value.message
-    reader = f"cdc_reader_{origin.database[-6:]}"
-    origin.run(f"CREATE USER {reader}@'127.0.0.1' IDENTIFIED BY 'secret'")
+    reader = f"cdc_reader_{origin.database[-6:]}@'127.0.0.1'"
+    name = reader.partition("@")[0]
+    as_root(source, f"CREATE USER {reader} IDENTIFIED BY 'secret'")
     try:
-        origin.run(f"GRANT SELECT ON `{origin.database}`.* TO {reader}@'127.0.0.1'")
+        as_root(source, f"GRANT SELECT ON `{origin.database}`.* TO {reader}")
         with pytest.raises(Invalid, match=r"REPLICATION SLAVE.*; GRANT"):
-            start(address.host, address.port, reader, "secret")
+            start(address.host, address.port, name, "secret")
         assert follower.lake.list_tables("lake") == []
-        client = "REPLICATION CLIENT"
-        origin.run(f"GRANT REPLICATION SLAVE, {client} ON *.* TO {reader}@'127.0.0.1'")
-        follower.once()
-        origin.run(f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}@'127.0.0.1'")
-        with pytest.raises(Forbidden, match=reader):
-            start(address.host, address.port, reader, "secret")
+        as_root(source, f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
+        start(address.host, address.port, name, "secret")
+        follower.check("t")
+        as_root(source, f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")
+        with pytest.raises(Forbidden, match=name):
+            start(address.host, address.port, name, "secret")
     finally:
-        origin.run(f"DROP USER {reader}@'127.0.0.1'")
+        as_root(source, f"DROP USER {reader}")
+
+
+def as_root(source: SourceServer, statement: str) -> None:
+    """Run a statement that the tests' user may not run."""
+    import pymysql
+
+    socket = str(source.folder / "socket")
+    with pymysql.connect(unix_socket=socket, user="root") as root, root.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def test_nobody_listens(origin: Origin, follower: Follower) -> None:

@@ -13,9 +13,9 @@ from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.positions import Position, contains
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch
-from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
-from headwater.cdc.pipeline.table_states import quarantined
+from headwater.cdc.pipeline.table_states import gone, quarantined
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
@@ -44,7 +44,7 @@ class Joining:
         self._selection = settings.selection()
         # Tables whose definition is not known yet.
         self._wanted: set[TableName] = set()
-        self._read: dict[TableName, SourceTable | Finding] = {}
+        self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
 
     @property
@@ -93,11 +93,14 @@ class Joining:
         with self._source.consistent_read(seen) as read:
             tables = read_tables(read.server, self._wanted, mapping=self._settings.type_mapping)
             settled = self._source.position()
-        present: dict[TableName, SourceTable | Finding] = {}
+        # None is a table that the source does not have.
+        present: dict[TableName, SourceTable | Finding | None] = {
+            name: None for name in self._wanted if name in states
+        }
         present |= {table.name: table for table in tables.followed}
         for finding in tables.findings:
             if finding.table is not None:
-                present.setdefault(finding.table, finding)
+                present[finding.table] = present.get(finding.table) or finding
         self._read |= present
         self._wanted.clear()
         self._settled = settled
@@ -119,9 +122,22 @@ class Joining:
             return states
         result = dict(states)
         for name, definition in self._read.items():
-            result[name] = self._join(name, states.get(name), definition, batch.end)
+            if definition is None:
+                self._leave(result, name, batch.end)
+            else:
+                result[name] = self._join(name, states.get(name), definition, batch.end)
         self._read.clear()
         return result
+
+    def _leave(
+        self, states: dict[TableName, TableState], name: TableName, position: Position
+    ) -> None:
+        """Do not follow a table any more that the source does not have."""
+        state = states.pop(name)
+        if self._settings.on_drop is OnDrop.DROP:
+            self._targets.drop(state.target)
+        else:
+            states[name] = gone(state, position)
 
     def _join(
         self,
