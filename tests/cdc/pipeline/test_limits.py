@@ -13,7 +13,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, v INT)"
-ROW_BYTES = 100_000
+ROW_BYTES = 1_000
 
 PROGRAM = """
 import json, sys
@@ -129,17 +129,17 @@ def test_transactions_that_are_larger_than_the_memory(
 
     def write(first: int, rows: int) -> None:
         origin.run("BEGIN")
-        for key in range(first, first + rows, 10):
+        for key in range(first, first + rows, 1000):
             values = ", ".join(
-                f"({number}, REPEAT(MD5({number}), {ROW_BYTES // 32}))"
-                for number in range(key, key + 10)
+                f"({number}, REPEAT(MD5({number}), {ROW_BYTES // 32 + 1}))"
+                for number in range(key, key + 1000)
             )
             origin.run(f"INSERT INTO texts VALUES {values}")
         origin.run("COMMIT")
 
-    write(0, 50)
+    write(0, 5000)
     small = peak_memory(origin, lake_path)
-    write(100, 1000)
+    write(10_000, 100_000)
     large = peak_memory(origin, lake_path)
     print("PEAKS", small, large)
     follower.check("texts")
