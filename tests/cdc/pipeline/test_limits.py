@@ -8,7 +8,6 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 
@@ -81,7 +80,9 @@ def test_a_value_that_the_lake_does_not_have(origin: Origin, follower: Follower)
 
 def test_a_type_that_the_lake_does_not_have(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 1)")
-    origin.run("CREATE TABLE places (id INT PRIMARY KEY, v INT)", "INSERT INTO places VALUES (1, 1)")
+    origin.run(
+        "CREATE TABLE places (id INT PRIMARY KEY, v INT)", "INSERT INTO places VALUES (1, 1)"
+    )
     follower.once()
     kind = "VECTOR(2)" if origin.server.flavour == "mysql" else "INET6"
     if origin.server.flavour == "mysql" and origin.server.version < "9":

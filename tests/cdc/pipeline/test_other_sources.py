@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -90,13 +91,23 @@ class Servers:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
         command = [part for part in command if not part.startswith("--init-file")]
         owner = None if self.is_mysql or os.geteuid() else "mysql"
+        variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")[:-1]
+        environment = dict(variable.split("=", 1) for variable in variables)
+        program = os.readlink(f"/proc/{pid}/exe")
         os.kill(pid, signal.SIGKILL)
         origin.server.close()
+        until(lambda: not _listens(origin.address))
         started: list[subprocess.Popen[bytes]] = []
 
         def start() -> None:
             process = subprocess.Popen(
-                command, user=owner, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                command,
+                executable=program,
+                user=owner,
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             started.append(process)
             _wait_for(origin.address.port, process)
@@ -108,6 +119,14 @@ class Servers:
             for process in started:
                 process.kill()
                 process.wait()
+
+
+def _listens(address: Address) -> bool:
+    try:
+        socket.create_connection((address.host, address.port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def _answers(address: Address) -> bool:
@@ -269,9 +288,7 @@ def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
 
 @pytest.mark.mysql
 @pytest.mark.mariadb
-def test_another_kind_of_server(
-    mariadb: SourceServer, mysql: SourceServer, lake: Lake
-) -> None:
+def test_another_kind_of_server(mariadb: SourceServer, mysql: SourceServer, lake: Lake) -> None:
     mysql.database = mariadb.database
     first, second = Origin(mariadb), Origin(mysql)
     for origin in (first, second):
@@ -326,8 +343,8 @@ def as_root(source: SourceServer, statement: str) -> None:
     """Run a statement that the tests' user may not run."""
     import pymysql
 
-    socket = str(source.folder / "socket")
-    with pymysql.connect(unix_socket=socket, user="root") as root, root.cursor() as cursor:
+    path = str(source.folder / "socket")
+    with pymysql.connect(unix_socket=path, user="root") as root, root.cursor() as cursor:
         cursor.execute(statement)
 
 

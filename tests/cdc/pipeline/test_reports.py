@@ -159,7 +159,9 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     with RunningPipeline(follower.pipeline()) as running:
         until(lambda: follower.batch() > 0, running)
         until(lambda: follower.phases() == {"t": TablePhase.STREAMING}, running)
-        origin.run("INSERT INTO busy VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO busy VALUES (2)")
+        origin.run(
+            "INSERT INTO busy VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO busy VALUES (2)"
+        )
         query = "SELECT @@global.gtid_executed" if is_mysql(origin) else "SELECT @@gtid_binlog_pos"
         ((text,),) = origin.server.rows(query)
         goal = parse_position(origin.server.flavour, str(text))
@@ -291,7 +293,9 @@ def test_flink_cdc_3502(origin: Origin, follower: Follower) -> None:
     """A column that was added while the pipeline was down never arrived."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}")
     follower.once()
-    origin.run("ALTER TABLE t ADD COLUMN later INT DEFAULT 3", "UPDATE t SET later = 4 WHERE id < 2")
+    origin.run(
+        "ALTER TABLE t ADD COLUMN later INT DEFAULT 3", "UPDATE t SET later = 4 WHERE id < 2"
+    )
     follower.once()
     follower.check("t")
     assert [row["later"] for row in follower.rows("t")] == [4, 4, 3, 3, 3]
@@ -301,7 +305,9 @@ def test_flink_cdc_4183(origin: Origin, follower: Follower) -> None:
     """MODIFY … AFTER was passed over: later values were in other columns."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}")
     follower.once()
-    origin.run("ALTER TABLE t ADD COLUMN u VARCHAR(60)", "ALTER TABLE t MODIFY w VARCHAR(60) AFTER u")
+    origin.run(
+        "ALTER TABLE t ADD COLUMN u VARCHAR(60)", "ALTER TABLE t MODIFY w VARCHAR(60) AFTER u"
+    )
     origin.run("ALTER TABLE t MODIFY v INT FIRST", "INSERT INTO t VALUES (1, 70, 'of u', 'of w')")
     follower.once()
     follower.check("t")
@@ -335,7 +341,7 @@ def test_a_change_between_ranges(origin: Origin, follower: Follower, statement: 
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, MANY)}")
     follower.change(range_rows=200, readers=1, batch_seconds=0.05)
     with RunningPipeline(follower.pipeline()) as running:
-        until(lambda: 0 < sum(t.rows for t in running.status().tables.values()), running)
+        until(lambda: sum(t.rows for t in running.status().tables.values()) > 0, running)
         origin.run(statement)
     origin.run("INSERT INTO t (id, w) VALUES (100000, 'after')")
     follower.once()
@@ -349,9 +355,7 @@ def test_a_change_between_ranges(origin: Origin, follower: Follower, statement: 
         pytest.param("_t_new", "_t_old", id="paimon_3450"),
     ],
 )
-def test_tables_that_change_places(
-    origin: Origin, follower: Follower, new: str, old: str
-) -> None:
+def test_tables_that_change_places(origin: Origin, follower: Follower, new: str, old: str) -> None:
     """The second migration of a tool failed, or the pipeline was in an endless loop after it."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 50)}")
     follower.once()
