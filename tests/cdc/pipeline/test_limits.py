@@ -8,6 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.cdc.pipeline.conftest import Follower, Origin
+
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 

@@ -1,13 +1,11 @@
-"""Sources that are away, that are replaced by another server, or that lack what was read of them."""
+"""Sources that are away, are replaced by another server, or lack what was read of them."""
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -94,9 +92,10 @@ class Servers:
         variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")[:-1]
         environment = dict(variable.split("=", 1) for variable in variables)
         program = os.readlink(f"/proc/{pid}/exe")
-        os.kill(pid, signal.SIGKILL)
-        origin.server.close()
-        until(lambda: not _listens(origin.address))
+        with suppress(Unavailable):
+            origin.run("SHUTDOWN")
+        # What its parent has not waited for has no command line any more.
+        until(lambda: not Path(f"/proc/{pid}/cmdline").read_bytes())
         started: list[subprocess.Popen[bytes]] = []
 
         def start() -> None:
@@ -119,14 +118,6 @@ class Servers:
             for process in started:
                 process.kill()
                 process.wait()
-
-
-def _listens(address: Address) -> bool:
-    try:
-        socket.create_connection((address.host, address.port)).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def _answers(address: Address) -> bool:
@@ -275,7 +266,7 @@ def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
         servers.forget_log(origin)
         origin.run("DELETE FROM t")
     origin.run("INSERT INTO t VALUES (1, 1), (5, 5)")
-    with pytest.raises(Conflict, match="lacks transactions of .* headwater cdc resnapshot --all"):
+    with pytest.raises(Conflict, match=r"lacks transactions of .* headwater cdc resnapshot --all"):
         follower.once()
     assert len(follower.rows("t")) == 3
     request_all_again(follower)

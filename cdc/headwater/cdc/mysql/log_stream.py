@@ -225,8 +225,8 @@ class LogStream:
         text = bytes(payload[9:]).decode(errors="replace")
         if code == _LOG_IS_GONE:
             raise NotFound(
-                f"the source at {self._address} does not have its log from {self._start} on: {text}; "
-                "read the tables again: headwater cdc resnapshot --all, and keep the log for longer: "
-                "binlog_expire_logs_seconds"
+                f"the source at {self._address} does not have its log from {self._start} on: "
+                f"{text}; read the tables again: headwater cdc resnapshot --all, and keep the log "
+                "for longer: binlog_expire_logs_seconds"
             )
         raise meaning(self._address, MySQLError(code, text))
