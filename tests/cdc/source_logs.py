@@ -71,7 +71,7 @@ class SourceServer:
             "user": parsed.username,
             "password": parsed.password or "",
         }
-        self._data = data
+        self._data, self.folder = data, data.parent
         self.database = database
         self._connect = self._connector()
         self.run("FLUSH BINARY LOGS")

@@ -231,26 +231,26 @@ def test_flink_cdc_4413(origin: Origin, follower: Follower, seed: int) -> None:
     """Ranges of keys were compared otherwise than by the source: changes of rows were lost."""
     words = ["a", "B", "c", "Á", "ä", "Z", "_", "é", "ß", "ÿ", "0", "-", "я", "Ж", "日", "~"]
     columns = "v INT, PRIMARY KEY (w, n)"
-    collations = ["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_swedish_ci", "utf8mb4_unicode_ci"]
+    collations = ["utf8mb4_general_ci", "utf8mb4_bin"]
     names = []
     for number, collation in enumerate(collations):
         origin.run(
             f"CREATE TABLE k{number} (w VARCHAR(9) CHARACTER SET utf8mb4 COLLATE {collation}, "
             f"n INT, {columns})"
         )
-        rows = ", ".join(f"('{word}', {n}, 0)" for n, word in enumerate(words * 3))
+        rows = ", ".join(f"('{word}', {n}, 0)" for n, word in enumerate(words))
         origin.run(f"INSERT INTO k{number} VALUES {rows}")
         names.append(f"k{number}")
 
     def statements(values: random.Random) -> list[str]:
-        table, word, n = values.choice(names), values.choice(words), values.randrange(60)
+        table, word, n = values.choice(names), values.choice(words), values.randrange(20)
         return [
             f"UPDATE {table} SET v = v + 1 WHERE w >= '{word}'",
             f"REPLACE INTO {table} VALUES ('{word}', {n}, 5)",
             f"DELETE FROM {table} WHERE w = '{values.choice(words)}' AND n = {n}",
         ]
 
-    follower.change(range_rows=3, batch_seconds=0.1)
+    follower.change(range_rows=3, batch_seconds=1)
     with Writer(origin.address, origin.database, statements, seed) as writer:
         follower.once()
     assert writer.transactions

@@ -14,7 +14,14 @@ from headwater.cdc.mysql.log_stream import LogStream
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
-from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, NotFound, Unavailable
+from headwater.storage.errors import (
+    Conflict,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 
 __all__ = ["ConsistentRead", "MySQLSource"]
 
@@ -25,6 +32,7 @@ _LOCK_PREFIX = "headwater_cdc_"
 _MAX_LOCK_NAME = 64
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
+_REMEDY = "read the tables again: headwater cdc resnapshot --all"
 
 
 class ConsistentRead:
@@ -105,8 +113,19 @@ class MySQLSource:
         return tuple(_xid(name, int(str(size)), str(number)) for number, size, _, name in rows)
 
     def parse(self, text: str) -> Position:
-        """Read a position of this source; Invalid."""
-        return parse_position(self.flavour, text)
+        """Read a position of this source.
+
+        Raises:
+            Conflict: It is not a position of such a server.
+        """
+        try:
+            return parse_position(self.flavour, text)
+        except Invalid as error:
+            raise Conflict(
+                f"the source at {self.address} is {self.server.version}, which has no position "
+                f"'{text}', where the pipeline is: {error.message.partition(';')[0]}; connect to "
+                f"the server that was read before, or {_REMEDY}"
+            ) from error
 
     def check_holds(self, position: Position) -> None:
         """Check that the server has had a position, and has its log from there on.
@@ -116,12 +135,11 @@ class MySQLSource:
             NotFound: Its log was purged.
         """
         present = self.position()
-        remedy = "read the tables again: headwater cdc resnapshot --all"
         if not contains(present, position):
             raise Conflict(
                 f"the source at {self.address} is at '{present}' and lacks transactions of "
                 f"'{position}', where the pipeline is: it was restored, or is another server; "
-                f"connect to a server that has them, or {remedy}"
+                f"connect to a server that has them, or {_REMEDY}"
             )
         if isinstance(position, GtidSet):
             ((text,),) = self._server.rows("SELECT @@global.gtid_purged")
@@ -129,7 +147,7 @@ class MySQLSource:
             if not position.contains(purged):
                 raise NotFound(
                     f"the source at {self.address} has purged its log up to '{purged}', and the "
-                    f"pipeline is at '{position}'; {remedy}, and keep the log for longer: "
+                    f"pipeline is at '{position}'; {_REMEDY}, and keep the log for longer: "
                     "binlog_expire_logs_seconds"
                 )
 

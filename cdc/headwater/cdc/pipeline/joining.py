@@ -12,9 +12,9 @@ from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.positions import Position, contains
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch
-from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
-from headwater.cdc.pipeline.table_states import quarantined
+from headwater.cdc.pipeline.table_states import gone, quarantined
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
@@ -43,7 +43,7 @@ class Joining:
         self._selection = settings.selection()
         # Tables whose definition is not known yet.
         self._wanted: set[TableName] = set()
-        self._read: dict[TableName, SourceTable | Finding] = {}
+        self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
         # XA transactions that may have changed these tables, and are not committed.
         self._prepared: tuple[str, ...] = ()
@@ -96,11 +96,14 @@ class Joining:
             # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
             settled = self._source.position()
-        present: dict[TableName, SourceTable | Finding] = {}
+        # None is a table that the source does not have.
+        present: dict[TableName, SourceTable | Finding | None] = {
+            name: None for name in self._wanted if name in states
+        }
         present |= {table.name: table for table in tables.followed}
         for finding in tables.findings:
             if finding.table is not None:
-                present.setdefault(finding.table, finding)
+                present[finding.table] = present.get(finding.table) or finding
         self._read |= present
         self._wanted.clear()
         self._settled = settled
@@ -120,23 +123,40 @@ class Joining:
             return states
         result = dict(states)
         for name, definition in self._read.items():
-            target = self._targets.name(name)
-            taken = [
-                other
-                for other, state in result.items()
-                if other != name and state.target.lower() == target.lower()
-            ]
-            if taken and not (name in states and states[name].target):
-                reason = (
-                    f"table {target} of the lake follows {taken[0]}; exclude one of them, or "
-                    "follow them with two pipelines into two databases"
-                )
+            if definition is None:
+                self._leave(result, name, batch.end)
+                continue
+            reason = self._taken(result, name)
+            if reason is not None:
                 nowhere = TableState("", TablePhase.SNAPSHOT)
                 result[name] = quarantined(nowhere, reason, batch.end)
                 continue
             result[name] = self._join(name, states.get(name), definition, batch.end)
         self._read.clear()
         return result
+
+    def _leave(
+        self, states: dict[TableName, TableState], name: TableName, position: Position
+    ) -> None:
+        """Do not follow a table any more that the source does not have."""
+        state = states.pop(name)
+        if self._settings.on_drop is OnDrop.DROP:
+            self._targets.drop(state.target)
+        else:
+            states[name] = gone(state, position)
+
+    def _taken(self, states: States, name: TableName) -> str | None:
+        """Why a table cannot have the lake's table of its name; None if it can."""
+        target = self._targets.name(name)
+        if name in states and states[name].target:
+            return None
+        for other, state in states.items():
+            if other != name and state.target.lower() == target.lower():
+                return (
+                    f"table {target} of the lake follows {other}; exclude one of them, or follow "
+                    "them with two pipelines into two databases"
+                )
+        return None
 
     def _join(
         self,

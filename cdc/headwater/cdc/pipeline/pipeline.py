@@ -210,7 +210,10 @@ class _Session:
             states = commit.finish_reading(states)
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
-                    raise Unavailable("the log ended")
+                    raise Unavailable(
+                        f"the source at {self._source.address} has ended its log; check that the "
+                        "server runs"
+                    )
                 self._progress.lags(self._source.log_bytes_after(*reader.file_offset))
                 return plan, self._joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))

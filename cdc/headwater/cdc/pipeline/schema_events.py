@@ -24,7 +24,7 @@ from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_aga
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
-from headwater.cdc.pipeline.table_states import quarantined, read_again
+from headwater.cdc.pipeline.table_states import gone, quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
@@ -247,14 +247,7 @@ class SchemaEvents:
                 self._targets.drop(state.target)
             del event.states[name]
             return
-        event.states[name] = replace(
-            state,
-            phase=TablePhase.GONE,
-            position=str(event.batch.end),
-            reason=None,
-            reading=None,
-            prepared=(),
-        )
+        event.states[name] = gone(state, event.batch.end)
 
     def _is_followed(self, event: _Event, name: TableName) -> bool:
         """Whether a table that appears is to be followed."""

@@ -13,7 +13,7 @@ from headwater.cdc.pipeline.batch_commit import Outcome
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 from headwater.storage.errors import Invalid
 
-__all__ = ["after_batch", "quarantined", "read_again"]
+__all__ = ["after_batch", "gone", "quarantined", "read_again"]
 
 States = Mapping[TableName, TableState]
 
@@ -56,6 +56,18 @@ def quarantined(state: TableState, reason: str, position: Position) -> TableStat
         reason=reason,
         position=str(position),
         reading=None,
+    )
+
+
+def gone(state: TableState, position: Position) -> TableState:
+    """The state of a table that the source does not have any more; the lake's stays."""
+    return replace(
+        state,
+        phase=TablePhase.GONE,
+        position=str(position),
+        reason=None,
+        reading=None,
+        prepared=(),
     )
 
 

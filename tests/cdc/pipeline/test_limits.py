@@ -1,0 +1,150 @@
+"""Tables that the lake cannot have for now, and transactions that are larger than the memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
+
+ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, v INT)"
+ROW_BYTES = 1_000
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from threading import Event, Thread
+
+from headwater.cdc.mysql.server import Address
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.client import connect
+
+values = json.loads(sys.stdin.read())
+settings = PipelineSettings(
+    "shop", "mysql://test", "lake", tuple(values["include"]), memory_bytes=1 << 20
+)
+peak, ended = 0, Event()
+
+def watch():
+    # Pages of files, which the system takes back, are not counted.
+    global peak
+    while not ended.wait(0.01):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        (line,) = [line for line in lines if line.startswith("RssAnon")]
+        peak = max(peak, int(line.split()[1]))
+
+watcher = Thread(target=watch)
+watcher.start()
+with connect(values["lake"]) as lake:
+    Pipeline(lake, Address(**values["address"]), settings).run(once=True)
+ended.set()
+watcher.join()
+print(peak)
+"""
+
+
+def resnapshot(origin: Origin, follower: Follower, table: str) -> None:
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    state.request(f"resnapshot:{TableName(origin.database, table).escaped}", "")
+
+
+def test_a_value_that_the_lake_does_not_have(origin: Origin, follower: Follower) -> None:
+    origin.run("SET SESSION sql_mode = ''", ORDERS)
+    origin.run("CREATE TABLE days (id INT PRIMARY KEY, d DATE)")
+    origin.run("INSERT INTO days VALUES (1, '2024-02-03')", "INSERT INTO orders VALUES (1, 1)")
+    follower.once()
+    origin.run("INSERT INTO days VALUES (2, '2024-02-04')", "INSERT INTO orders VALUES (2, 2)")
+    origin.run("INSERT INTO days VALUES (3, '0000-00-00')", "INSERT INTO days VALUES (4, NULL)")
+    follower.once()
+    origin.run("INSERT INTO days VALUES (5, '2024-02-06')", "INSERT INTO orders VALUES (3, 3)")
+    follower.once()
+    follower.check("orders")
+    state = follower.states()["days"]
+    assert state.phase is TablePhase.QUARANTINED
+    assert "column 'd' has the value '0000-00-00'" in str(state.reason)
+    # All of the batch, or nothing of it.
+    assert [row["id"] for row in follower.rows("days")] == [1]
+    resnapshot(origin, follower, "days")
+    follower.once()
+    assert follower.states()["days"].phase is TablePhase.QUARANTINED
+    origin.run("UPDATE days SET d = NULL WHERE id = 3", "DELETE FROM days WHERE id = 1")
+    resnapshot(origin, follower, "days")
+    follower.once()
+    follower.check("days", "orders")
+
+
+def test_a_type_that_the_lake_does_not_have(origin: Origin, follower: Follower) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 1)")
+    origin.run(
+        "CREATE TABLE places (id INT PRIMARY KEY, v INT)", "INSERT INTO places VALUES (1, 1)"
+    )
+    follower.once()
+    kind = "VECTOR(2)" if origin.server.flavour == "mysql" else "INET6"
+    if origin.server.flavour == "mysql" and origin.server.version < "9":
+        kind = "GEOMETRY"
+    origin.run(f"ALTER TABLE places ADD COLUMN x {kind}", "INSERT INTO places (id) VALUES (2)")
+    origin.run("INSERT INTO orders VALUES (2, 2)")
+    follower.once()
+    follower.check("orders")
+    if follower.phases()["places"] is TablePhase.STREAMING:
+        follower.check("places")
+        return
+    assert str(follower.states()["places"].reason)
+    assert [row["id"] for row in follower.rows("places")] == [1]
+    origin.run("ALTER TABLE places DROP COLUMN x", "UPDATE places SET v = 5")
+    resnapshot(origin, follower, "places")
+    follower.once()
+    follower.check("places", "orders")
+
+
+def peak_memory(origin: Origin, lake: Path) -> int:
+    """Run the pipeline in a process of its own; the most memory that it had, in KiB."""
+    values = {
+        "lake": str(lake),
+        "address": asdict(origin.address),
+        "include": [f"{origin.database}.*"],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_transactions_that_are_larger_than_the_memory(
+    origin: Origin, follower: Follower, lake_path: Path
+) -> None:
+    # The lake's writer sorts rows in memory up to a size of its own.
+    follower.change(table_options={"write-buffer-size": "8 mb"})
+    origin.run("CREATE TABLE texts (id INT PRIMARY KEY, v LONGTEXT)")
+    follower.once()
+
+    def write(first: int, rows: int) -> None:
+        origin.run("BEGIN")
+        for key in range(first, first + rows, 1000):
+            values = ", ".join(
+                f"({number}, REPEAT(MD5({number}), {ROW_BYTES // 32 + 1}))"
+                for number in range(key, key + 1000)
+            )
+            origin.run(f"INSERT INTO texts VALUES {values}")
+        origin.run("COMMIT")
+
+    write(0, 5000)
+    small = peak_memory(origin, lake_path)
+    write(10_000, 100_000)
+    large = peak_memory(origin, lake_path)
+    print("PEAKS", small, large)
+    follower.check("texts")
+    # 100 MB of the log, and a fraction of it in memory.
+    assert large < 2 * small, (small, large)

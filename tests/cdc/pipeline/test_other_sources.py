@@ -1,0 +1,349 @@
+"""Sources that are away, are replaced by another server, or lack what was read of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import SourceServer
+from tests.conftest import DatabaseServer, _wait_for, mariadb_server, mysql_server
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.service.running import RunningPipeline
+from headwater.client import Lake
+from headwater.storage.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
+
+LOG = ("--log-bin=log", "--binlog-row-metadata=FULL", "--log-slave-updates=ON")
+MYSQL_LOG = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+ROWS = "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)"
+
+
+class Servers:
+    """Servers of one kind that a test has to itself."""
+
+    def __init__(self, kind: str, stack: ExitStack) -> None:
+        self.is_mysql = kind == "mysql"
+        self._stack = stack
+        self._folders: dict[int, Path] = {}
+
+    def start(self, number: int) -> Origin:
+        """A new server with an id, whose log is empty, and a database ``shop``."""
+        settings = (*LOG, f"--server-id={number}")
+        if self.is_mysql:
+            server = self._stack.enter_context(mysql_server(*settings, *MYSQL_LOG))
+        else:
+            server = self._stack.enter_context(mariadb_server(*settings, "--binlog-format=ROW"))
+        origin = Origin(_source(server))
+        self._folders[origin.address.port] = server.data.parent
+        self.forget_log(origin)
+        return origin
+
+    def forget_log(self, origin: Origin) -> None:
+        """Let the server begin to count its transactions again."""
+        origin.run("RESET BINARY LOGS AND GTIDS" if self.is_mysql else "RESET MASTER")
+
+    def replicate(self, replica: Origin, source: Origin) -> None:
+        """Let a server follow another one."""
+        address = source.address
+        if self.is_mysql:
+            replica.run(
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{address.host}', "
+                f"SOURCE_PORT = {address.port}, SOURCE_USER = '{address.user}', "
+                f"SOURCE_PASSWORD = '{address.password}', SOURCE_AUTO_POSITION = 1, "
+                "GET_SOURCE_PUBLIC_KEY = 1",
+                "START REPLICA",
+            )
+        else:
+            replica.run(
+                f"CHANGE MASTER TO MASTER_HOST = '{address.host}', MASTER_PORT = {address.port}, "
+                f"MASTER_USER = '{address.user}', MASTER_USE_GTID = slave_pos",
+                "START SLAVE",
+            )
+
+    def promote(self, replica: Origin, source: Origin) -> None:
+        """Let a replica be the source, when it has all that its source has."""
+        if self.is_mysql:
+            ((position,),) = source.server.rows("SELECT @@global.gtid_executed")
+            wait = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', 60)"
+        else:
+            ((position,),) = source.server.rows("SELECT @@gtid_binlog_pos")
+            wait = f"SELECT MASTER_GTID_WAIT('{position}', 60)"
+        assert replica.server.rows(wait) == ((0,),)
+        replica.run("STOP REPLICA" if self.is_mysql else "STOP SLAVE")
+
+    @contextmanager
+    def stopped(self, origin: Origin) -> Iterator[Callable[[], None]]:
+        """Stop a server; it gives what starts it again."""
+        folder = self._folders[origin.address.port]
+        pid = int((folder / "pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        command = [part for part in command if not part.startswith("--init-file")]
+        owner = None if self.is_mysql or os.geteuid() else "mysql"
+        variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")[:-1]
+        environment = dict(variable.split("=", 1) for variable in variables)
+        program = os.readlink(f"/proc/{pid}/exe")
+        with suppress(Unavailable):
+            origin.run("SHUTDOWN")
+        # What its parent has not waited for has no command line any more.
+        until(lambda: not Path(f"/proc/{pid}/cmdline").read_bytes())
+        started: list[subprocess.Popen[bytes]] = []
+
+        def start() -> None:
+            process = subprocess.Popen(
+                command,
+                executable=program,
+                user=owner,
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            started.append(process)
+            _wait_for(origin.address.port, process)
+            until(lambda: _answers(origin.address))
+
+        try:
+            yield start
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def _answers(address: Address) -> bool:
+    try:
+        MySQLServer(address).close()
+    except Unavailable:
+        return False
+    return True
+
+
+def _source(server: DatabaseServer) -> SourceServer:
+    return SourceServer(server.url, server.data, "shop")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", marks=pytest.mark.mysql),
+    ]
+)
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """Servers of either kind."""
+    with ExitStack() as stack:
+        yield Servers(request.param, stack)
+
+
+def follow(origin: Origin, lake: Lake) -> Follower:
+    """A pipeline that has all of the origin's table ``t``."""
+    origin.run("CREATE DATABASE IF NOT EXISTS shop", "USE shop")
+    origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
+    follower = Follower(origin, lake)
+    follower.once()
+    follower.check("t")
+    return follower
+
+
+def request_all_again(follower: Follower) -> None:
+    """Ask for what ``headwater cdc resnapshot --all`` asks for."""
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    for name in ("t", "gone"):
+        if name in follower.states():
+            state.request(f"resnapshot:{TableName('shop', name).escaped}", "")
+    state.request("restart", "")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread."""
+    deadline, wake = monotonic() + 60, Event()
+    while not condition():
+        assert monotonic() < deadline
+        wake.wait(0.05)
+
+
+def test_a_replica_takes_over(servers: Servers, lake: Lake) -> None:
+    primary, replica = servers.start(1), servers.start(2)
+    if not servers.is_mysql:
+        replica.run("DROP DATABASE IF EXISTS shop")
+        servers.forget_log(replica)
+    servers.replicate(replica, primary)
+    follower = follow(primary, lake)
+    primary.run("UPDATE t SET v = 10 WHERE id = 1", "INSERT INTO t VALUES (4, 4)")
+    servers.promote(replica, primary)
+    replica.run("USE shop", "UPDATE t SET v = 20 WHERE id = 2", "DELETE FROM t WHERE id = 3")
+    follower.origin = replica
+    follower.once()
+    follower.check("t")
+    assert [(row["id"], row["v"]) for row in follower.rows("t")] == [(1, 10), (2, 20), (4, 4)]
+    # It goes on from there, and not from the one before.
+    replica.run("UPDATE t SET v = 30 WHERE id = 4")
+    follower.once()
+    follower.check("t")
+    follower.origin = primary
+    with pytest.raises(Conflict, match="lacks transactions"):
+        follower.once()
+
+
+def test_the_source_is_away_for_a_while(servers: Servers, lake: Lake) -> None:
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    with RunningPipeline(follower.pipeline()) as running:
+        until(lambda: bool(running.status().tables))
+        with servers.stopped(origin) as start:
+            until(lambda: running.status().waits_for is not None)
+            reason = str(running.status().waits_for)
+            assert f"the source at {origin.address}" in reason
+            start()
+            again = Origin(SourceServer(_url(origin.address), Path(), "shop"))
+            again.run("INSERT INTO t VALUES (9, 9)")
+            until(lambda: len(follower.rows("t")) == 4)
+            assert running.status().waits_for is None
+            follower.origin = again
+            follower.check("t")
+            running.stop()
+            running.wait(60)
+
+
+def _url(address: Address) -> str:
+    password = f":{address.password.replace(' ', '%20')}" if address.password else ""
+    return f"mysql://{address.user}{password}@{address.host}:{address.port}"
+
+
+def test_a_purged_log(servers: Servers, lake: Lake) -> None:
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    origin.run("CREATE TABLE gone (id INT PRIMARY KEY)", "INSERT INTO gone VALUES (1)")
+    follower.once()
+    origin.run("DELETE FROM t WHERE id = 1", "UPDATE t SET v = 9", "DROP TABLE gone")
+    purge(origin)
+    origin.run("INSERT INTO t VALUES (7, 7)")
+    with pytest.raises(NotFound, match="headwater cdc resnapshot --all"):
+        follower.once()
+    assert len(follower.rows("t")) == 3
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+    assert follower.phases() == {"t": TablePhase.STREAMING, "gone": TablePhase.GONE}
+    origin.run("INSERT INTO t VALUES (8, 8)")
+    follower.once()
+    follower.check("t")
+
+
+def purge(origin: Origin) -> None:
+    """Delete all of the server's log but the file that is being written."""
+    origin.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+    *_, (last, *_) = origin.server.rows("SHOW BINARY LOGS")
+
+    def is_done() -> bool:
+        origin.run(f"PURGE BINARY LOGS TO '{last}'")
+        return len(origin.server.rows("SHOW BINARY LOGS")) == 1
+
+    until(is_done)
+
+
+@pytest.mark.parametrize("kind", ["same server", "other server"])
+def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    origin.run("UPDATE t SET v = v + 1", "UPDATE t SET v = v + 1")
+    follower.once()
+    if kind == "other server":
+        origin = follower.origin = servers.start(5)
+        origin.run("CREATE DATABASE IF NOT EXISTS shop", "USE shop")
+        origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    else:
+        # As a dump that is loaded again: the rows of a while ago, counted from 1.
+        servers.forget_log(origin)
+        origin.run("DELETE FROM t")
+    origin.run("INSERT INTO t VALUES (1, 1), (5, 5)")
+    with pytest.raises(Conflict, match=r"lacks transactions of .* headwater cdc resnapshot --all"):
+        follower.once()
+    assert len(follower.rows("t")) == 3
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+    origin.run("UPDATE t SET v = 100 WHERE id = 5")
+    follower.once()
+    follower.check("t")
+
+
+@pytest.mark.mysql
+@pytest.mark.mariadb
+def test_another_kind_of_server(mariadb: SourceServer, mysql: SourceServer, lake: Lake) -> None:
+    mysql.database = mariadb.database
+    first, second = Origin(mariadb), Origin(mysql)
+    for origin in (first, second):
+        origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
+    follower = Follower(first, lake)
+    follower.once()
+    second.run("DELETE FROM t WHERE id = 1")
+    follower.origin = second
+    with pytest.raises(Conflict, match="headwater cdc resnapshot --all"):
+        follower.once()
+    PipelineState.open(lake, "lake", "shop").request("restart", "")
+    follower.once()
+    follower.check("t")
+    for origin in (first, second):
+        origin.run(f"DROP DATABASE {origin.database}")
+
+
+def test_wrong_addresses_and_passwords(
+    source: SourceServer, origin: Origin, follower: Follower
+) -> None:
+    origin.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
+    address = origin.address
+
+    def start(host: str, port: int, user: str, password: str) -> None:
+        Pipeline(follower.lake, Address(host, port, user, password), follower.settings).run(
+            once=True
+        )
+
+    for user, password in (("nobody", "secret"), (address.user, "another")):
+        with pytest.raises(Forbidden, match=f"rejects user '{user}'") as caught:
+            start(address.host, address.port, user, password)
+        assert password not in caught.value.message
+    reader = f"cdc_reader_{origin.database[-6:]}@'127.0.0.1'"
+    name = reader.partition("@")[0]
+    as_root(source, f"CREATE USER {reader} IDENTIFIED BY 'secret'")
+    try:
+        as_root(source, f"GRANT SELECT ON `{origin.database}`.* TO {reader}")
+        with pytest.raises(Invalid, match=r"REPLICATION SLAVE.*; GRANT"):
+            start(address.host, address.port, name, "secret")
+        assert follower.lake.list_tables("lake") == []
+        as_root(source, f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
+        start(address.host, address.port, name, "secret")
+        follower.check("t")
+        as_root(source, f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")
+        with pytest.raises(Forbidden, match=name):
+            start(address.host, address.port, name, "secret")
+    finally:
+        as_root(source, f"DROP USER {reader}")
+
+
+def as_root(source: SourceServer, statement: str) -> None:
+    """Run a statement that the tests' user may not run."""
+    import pymysql
+
+    path = str(source.folder / "socket")
+    with pymysql.connect(unix_socket=path, user="root") as root, root.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_nobody_listens(origin: Origin, follower: Follower) -> None:
+    running = RunningPipeline(
+        Pipeline(follower.lake, Address("127.0.0.1", 1, "root", ""), follower.settings)
+    )
+    until(lambda: running.status().waits_for is not None)
+    assert "cannot be reached" in str(running.status().waits_for)
+    running.stop()
+    running.wait(60)
