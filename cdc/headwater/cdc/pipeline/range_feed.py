@@ -113,6 +113,8 @@ class RangeFeed:
         self._aborted.set()
         for thread in self._threads:
             thread.join()
+        # Its transaction keeps others from changing the table.
+        self._ranges.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, until the feed has ended.
