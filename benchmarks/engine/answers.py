@@ -39,6 +39,7 @@ def answer_requests(steps: Mapping[str, Step]) -> None:
             "system": done.ru_stime - used.ru_stime,
             "rows": rows,
             "bytes": max(0, _memory("VmHWM") - before),
+            "peak": _memory("VmHWM"),
         }
         print(json.dumps(answer), flush=True)
 
