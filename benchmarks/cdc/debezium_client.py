@@ -5,6 +5,7 @@ It counts the changes that the engine hands over, and reads none of them.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,3 +86,5 @@ def _settings(request: dict[str, Any]) -> dict[str, str]:
 
 if __name__ == "__main__":
     answer_requests({"debezium": debezium})
+    # Threads of Java would keep the process.
+    os._exit(0)
