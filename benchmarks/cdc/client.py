@@ -81,7 +81,7 @@ def export(request: Mapping[str, object]) -> Callable[[], int]:
         )
         with pa.ipc.new_file(target, schema) as file:
             file.write_table(rows.cast(schema))
-        return rows.num_rows
+        return int(rows.num_rows)
 
     return work
 
@@ -131,7 +131,7 @@ def write_parts(request: Mapping[str, object]) -> Callable[[], int]:
     def work() -> int:
         for first in range(0, rows.num_rows, size):
             table.write(rows.slice(first, size))
-        return rows.num_rows
+        return int(rows.num_rows)
 
     return work
 

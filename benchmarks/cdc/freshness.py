@@ -254,8 +254,9 @@ def _ages(lake: Lake, begun: float) -> tuple[np.ndarray, np.ndarray]:
     for name in _tables(lake):
         before: int | None = None
         for snapshot in sorted(lake.table(name).snapshots(), key=lambda each: each.id):
-            properties = snapshot.document.get("properties") or {}
-            source_time = int(properties.get("cdc.source-time", 0))
+            properties = snapshot.document.get("properties")
+            properties = properties if isinstance(properties, dict) else {}
+            source_time = int(str(properties.get("cdc.source-time", 0)))
             if snapshot.document["commitKind"] != "APPEND" or not source_time:
                 continue
             # The first batch of the run began before it.

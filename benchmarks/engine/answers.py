@@ -50,5 +50,5 @@ def _memory(name: str) -> int:
     What `getrusage` tells is at least what the process held that started this one.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
-    found = next(line for line in lines if line.startswith(f"{name}:"))
-    return int(found.split()[1]) * 1024
+    line = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
