@@ -46,6 +46,12 @@ def main() -> int:
     cdc = parser.add_argument_group("cdc, whose ratios are of processor times")
     cdc.add_argument("--changes", type=int, default=2_000_000, help="rows of a log")
     cdc.add_argument("--transactions", type=int, default=200_000, help="transactions of one row")
+    cdc.add_argument(
+        "--freshness",
+        type=float,
+        metavar="SECONDS",
+        help="measure nothing but how fresh tables are while a source changes for so long",
+    )
     spark = parser.add_argument_group("spark")
     spark.add_argument("--cores", type=int, default=2, help="tasks that Spark runs at once")
     spark.add_argument("--memory", default="3g", help="memory of Spark's own process")
@@ -123,9 +129,21 @@ def _scale(chosen: argparse.Namespace) -> bool:
 
 def _cdc(chosen: argparse.Namespace) -> bool:
     # Here, not above: the others are measured without PyMySQL.
+    from benchmarks.cdc.freshness import Freshness
     from benchmarks.cdc.measure import ChangeDataCapture
 
     console = Console()
+    if chosen.freshness is not None:
+        with tempfile.TemporaryDirectory(prefix="cdc-", dir=chosen.place or PLACE) as folder:
+            fresh = Freshness(
+                Path(folder).absolute(),
+                chosen.freshness,
+                lambda text: console.print(f"[dim]{text} …[/dim]"),
+            )
+            results = fresh.run()
+        title = f"Freshness, 2,000 changed rows/s over 50 tables for {chosen.freshness:g} s"
+        console.print(measurement_table(title, results))
+        return all(result.holds for result in results)
     with tempfile.TemporaryDirectory(prefix="cdc-", dir=chosen.place or PLACE) as folder:
         bench = ChangeDataCapture(
             Path(folder).absolute(),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.engine.answers import answer_requests
+from benchmarks.engine.client import TABLE
 from headwater.cdc.mysql import (
     EventType,
     PackedRows,
@@ -19,7 +20,13 @@ from headwater.cdc.mysql import (
     read_log_file,
     table_number,
 )
+from headwater.cdc.mysql.server import Address
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.client import connect
+from headwater.client.lake import Lake
 
+_TARGET = "followed"
 _Rows = dict[int, tuple[TableShape, PackedRows]]
 
 
@@ -65,8 +72,7 @@ def export(request: Mapping[str, object]) -> Callable[[], int]:
     path, target = Path(str(request["data"])), str(request["target"])
 
     def work() -> int:
-        (batch,) = _batches(path)
-        rows = batch.rows
+        rows = pa.concat_tables(batch.rows for batch in _batches(path))
         schema = pa.schema(
             [
                 field.with_type(pa.int64()) if field.type == pa.uint32() else field
@@ -80,5 +86,56 @@ def export(request: Mapping[str, object]) -> Callable[[], int]:
     return work
 
 
+def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
+    """The pipeline of a folder, with a lake of its own."""
+    lake = connect(str(request["folder"]))
+    settings = PipelineSettings(
+        "bench",
+        "bench",
+        _TARGET,
+        (str(request["table"]),),
+        table_options={"bucket": "1"},
+        batch_bytes=int(str(request["batch_bytes"])),
+    )
+    address = Address("127.0.0.1", int(str(request["port"])), "root", "")
+    return Pipeline(lake, address, settings), lake
+
+
+def begin(request: Mapping[str, object]) -> Callable[[], int]:
+    """Read a table into a new lake."""
+    pipeline, lake = _pipeline(request)
+    lake.create_database(_TARGET)
+    return lambda: _follow(pipeline, lake)
+
+
+def follow(request: Mapping[str, object]) -> Callable[[], int]:
+    """Commit what the source has changed since."""
+    pipeline, lake = _pipeline(request)
+    return lambda: _follow(pipeline, lake)
+
+
+def _follow(pipeline: Pipeline, lake: Lake) -> int:
+    """The rows that the pipeline has committed; it ends at the end of the log."""
+    if not pipeline.run(once=True):
+        raise RuntimeError(f"a table is quarantined: {pipeline.progress.read()}")
+    lake.close()
+    return sum(table.rows for table in pipeline.progress.read().tables.values())
+
+
+def write_parts(request: Mapping[str, object]) -> Callable[[], int]:
+    """Write the rows of a file to a table in several commits."""
+    table = connect(str(request["folder"])).table(TABLE)
+    rows = pa.ipc.open_file(pa.memory_map(str(request["data"]))).read_all()
+    size = -(-rows.num_rows // int(str(request["parts"])))
+
+    def work() -> int:
+        for first in range(0, rows.num_rows, size):
+            table.write(rows.slice(first, size))
+        return int(rows.num_rows)
+
+    return work
+
+
 if __name__ == "__main__":
-    answer_requests({"frame": frame, "decode": decode, "export": export})
+    steps = (frame, decode, export, begin, follow, write_parts)
+    answer_requests({step.__name__: step for step in steps})

@@ -1,4 +1,4 @@
-"""The side of mysql-replication and mysql-event-stream, run by the interpreter that has them."""
+"""The side of other readers of a source, run by the interpreter that has them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,15 @@ def mysql_event_stream(request: dict[str, Any]) -> Callable[[], int]:
     return work
 
 
+def connectorx_read(request: dict[str, Any]) -> Callable[[], int]:
+    """Read a table into Arrow by ConnectorX."""
+    import connectorx
+
+    source = f"mysql://root@127.0.0.1:{request['port']}/{request['database']}"
+    query = f"SELECT * FROM {request['table']}"
+    return lambda: connectorx.read_sql(source, query, return_type="arrow").num_rows
+
+
 if __name__ == "__main__":
-    answer_requests(
-        {"mysql_replication": mysql_replication, "mysql_event_stream": mysql_event_stream}
-    )
+    steps = (mysql_replication, mysql_event_stream, connectorx_read)
+    answer_requests({step.__name__: step for step in steps})

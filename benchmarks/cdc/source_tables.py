@@ -7,8 +7,7 @@ from pathlib import Path
 from benchmarks.cdc.mariadb import MariaDB
 
 DATABASE = "bench"
-MIXED_COLUMNS = f"""
-CREATE TABLE {DATABASE}.t (
+_MIXED_COLUMNS = """(
     id BIGINT PRIMARY KEY,
     customer INT UNSIGNED NOT NULL,
     priority TINYINT NOT NULL,
@@ -20,21 +19,30 @@ CREATE TABLE {DATABASE}.t (
     name VARCHAR(80) CHARACTER SET utf8mb4 NOT NULL,
     note TEXT CHARACTER SET utf8mb4
 )"""
-_INSERTED_AT_ONCE = 100_000
+_MAX_AT_ONCE = 100_000
+_MIN_INSERTS = 20
 
 
-def insert_mixed_rows(server: MariaDB, rows: int) -> Path:
-    """Fill a new table ``t`` with 10 mixed columns.
+def create_mixed_table(server: MariaDB, table: str = "t") -> None:
+    """Make a new table with 10 mixed columns."""
+    server.run(
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE}",
+        f"CREATE OR REPLACE TABLE {DATABASE}.{table} {_MIXED_COLUMNS}",
+    )
+
+
+def insert_mixed_rows(server: MariaDB, rows: int, table: str = "t") -> Path:
+    """Fill an empty table with 10 mixed columns, by 20 transactions at least.
 
     Returns:
         A complete log file, which has these rows and nothing else.
     """
-    server.run(f"CREATE OR REPLACE DATABASE {DATABASE}", MIXED_COLUMNS)
     log_file = server.next_log_file()
-    for first in range(0, rows, _INSERTED_AT_ONCE):
-        last = min(first + _INSERTED_AT_ONCE, rows) - 1
+    size = min(_MAX_AT_ONCE, -(-rows // _MIN_INSERTS))
+    for first in range(0, rows, size):
+        last = min(first + size, rows) - 1
         server.run(
-            f"INSERT INTO {DATABASE}.t SELECT seq, seq * 7919 % 50000, "
+            f"INSERT INTO {DATABASE}.{table} SELECT seq, seq * 7919 % 50000, "
             "CAST(seq % 200 AS SIGNED) - 100, seq % 4 + 1, seq * 37 % 100000000 / 100, "
             "IF(seq % 5, seq / 3, NULL), '2024-01-01' + INTERVAL seq * 1000003 MICROSECOND, "
             "IF(seq % 7, FROM_UNIXTIME(1700000000 + seq), NULL), "

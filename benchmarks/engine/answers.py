@@ -39,6 +39,7 @@ def answer_requests(steps: Mapping[str, Step]) -> None:
             "system": done.ru_stime - used.ru_stime,
             "rows": rows,
             "bytes": max(0, _memory("VmHWM") - before),
+            "peak": _memory("VmHWM"),
         }
         print(json.dumps(answer), flush=True)
 
@@ -49,5 +50,5 @@ def _memory(name: str) -> int:
     What `getrusage` tells is at least what the process held that started this one.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
-    found = next(line for line in lines if line.startswith(f"{name}:"))
-    return int(found.split()[1]) * 1024
+    line = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024

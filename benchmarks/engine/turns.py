@@ -75,6 +75,7 @@ class Run:
         system: The processor time of the kernel for each, most of it clearing fresh memory.
         rows: The rows of the last.
         mebibytes: The memory that each took at most, beyond what it began with.
+        peak_mebibytes: The memory that the process held at most.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -82,6 +83,7 @@ class Run:
     system: list[float] = field(default_factory=list)
     rows: int = 0
     mebibytes: float = 0
+    peak_mebibytes: float = 0
 
     def add(self, answer: Mapping[str, float]) -> None:
         """Add a client's answer."""
@@ -90,6 +92,7 @@ class Run:
         self.system.append(float(answer["system"]))
         self.rows = int(answer["rows"])
         self.mebibytes = max(self.mebibytes, answer["bytes"] / _MEBIBYTE)
+        self.peak_mebibytes = max(self.peak_mebibytes, answer["peak"] / _MEBIBYTE)
 
     def time(self, clock: str) -> float:
         """The median of the times; with the clock ``processor``, of the processor times."""
