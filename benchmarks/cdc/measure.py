@@ -130,9 +130,9 @@ class ChangeDataCapture:
         (followed,) = self._turns(self._pipeline("follow", server, lambda: next(folders)))
         assert followed.rows >= self.transactions
         followed.rows = self.transactions
-        # 50,000 per second of processor time, on the machine whose SDK writes a million rows.
+        # 50,000 per second of processor time, where the SDK writes 2.5 million rows.
         name = "one-row transactions to committed table, beside the SDK's writes of rows"
-        self._faster(name, followed, written, 0.05)
+        self._faster(name, followed, written, 0.02)
 
     def _snapshot(self, server: MariaDB, exported: Path) -> None:
         side = self._pipeline("begin", server, self._new_lake)

@@ -5,6 +5,7 @@ Source: the page "Text Resultset Row" of MySQL's client and server protocol.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -19,6 +20,8 @@ from headwater.storage.errors import Unavailable
 
 __all__ = ["text_columns"]
 
+# The size of a packet in three bytes and its number, and the first byte of what it has.
+_HEAD = struct.Struct("<IB")
 _HEAD_BYTES = 4
 _MAX_PACKET = (1 << 24) - 1
 _READ_BYTES = 4 << 20
@@ -89,12 +92,23 @@ def _received(connection: Connection, address: Address, least: int) -> bytes:
 def _frame(data: bytes, address: Address) -> tuple[list[int], int, int, bool]:
     """The places of whole rows, their end, that of the next packet, and whether it is the last."""
     starts: list[int] = []
-    at = 0
-    # A packet's place follows from the one before.
-    while at + _HEAD_BYTES <= len(data):
+    at, size = 0, len(data)
+    head_at, append = _HEAD.unpack_from, starts.append
+    while at + _HEAD_BYTES <= size:
+        # A packet's place follows from the one before, so what is done for each is kept to a
+        # minimum. A packet that is not surely a whole row is looked at below.
+        while at + _HEAD.size <= size:
+            head, kind = head_at(data, at)
+            end = at + _HEAD_BYTES + (head & _MAX_PACKET)
+            if end > size or kind >= _END or end - at > _MAX_PACKET:
+                break
+            append(at + _HEAD_BYTES)
+            at = end
+        if at + _HEAD_BYTES > size:
+            break
         length = int.from_bytes(data[at : at + 3], "little")
         begin, end = at + _HEAD_BYTES, at + _HEAD_BYTES + length
-        if end > len(data) or length == _MAX_PACKET:
+        if end > size or length == _MAX_PACKET:
             return starts, at, end, False
         kind = data[begin]
         if kind == _END and length < _END_BYTES:
@@ -103,7 +117,7 @@ def _frame(data: bytes, address: Address) -> tuple[list[int], int, int, bool]:
             code = int.from_bytes(data[begin + 1 : begin + 3], "little")
             text = data[begin + _END_BYTES : end].decode(errors="replace")
             raise meaning(address, MySQLError(code, text))
-        starts.append(begin)
+        append(begin)
         at = end
     return starts, at, at + _HEAD_BYTES, False
 

@@ -240,6 +240,11 @@ class _Settings:
     values: Mapping[str, str]
 
 
+# It takes milliseconds to make one, and a batch reads the states of all tables.
+_TABLE_STATE, _BOUNDS = TypeAdapter(TableState), TypeAdapter(_Bounds)
+_STORED_SETTINGS = TypeAdapter(_Settings)
+
+
 class PipelineState:
     """The state of one pipeline.
 
@@ -325,13 +330,13 @@ class PipelineState:
             return None
         if _PLAN not in values:
             raise CorruptData(f"{self._subject(_PLAN)}: it is missing; restore {self._table.name}")
-        bounds = self._parsed(_Bounds, _PLAN, values.pop(_PLAN))
+        bounds = self._parsed(_BOUNDS, _PLAN, values.pop(_PLAN))
         tables: dict[str, TableState] = {}
         for item, value in values.items():
             source = item.removeprefix(_TABLE)
             if source == item:
                 raise CorruptData(f"{self._subject(item)}: unknown item; upgrade Headwater")
-            tables[source] = self._parsed(TableState, item, value)
+            tables[source] = self._parsed(_TABLE_STATE, item, value)
         return BatchPlan(bounds.number, bounds.start, bounds.end, tables)
 
     def record(self, plan: BatchPlan, properties: Mapping[str, str] | None = None) -> BatchPlan:
@@ -353,11 +358,13 @@ class PipelineState:
         if last is not None and last.number == plan.number:
             return last
         self._check_order(last, plan)
-        items: dict[str, str | None] = {_PLAN: _json(_Bounds(plan.number, plan.start, plan.end))}
+        items: dict[str, str | None] = {
+            _PLAN: _json(_BOUNDS, _Bounds(plan.number, plan.start, plan.end))
+        }
         before = {} if last is None else last.tables
         for source, state in plan.tables.items():
             if before.get(source) != state:
-                items[_TABLE + source] = _json(state)
+                items[_TABLE + source] = _json(_TABLE_STATE, state)
         gone = [_TABLE + source for source in before if source not in plan.tables]
         self._table.write(
             self._rows({**items, **dict.fromkeys(gone)}),
@@ -388,12 +395,12 @@ class PipelineState:
             CorruptData: As `plan`.
         """
         stored = self._items(_SETTINGS).get(_SETTINGS)
-        return {} if stored is None else self._parsed(_Settings, _SETTINGS, stored).values
+        return {} if stored is None else self._parsed(_STORED_SETTINGS, _SETTINGS, stored).values
 
     def save_settings(self, values: Mapping[str, str]) -> None:
         """Keep what the pipeline was started with, without secrets."""
         if self.settings() != dict(values):
-            self._write({_SETTINGS: _json(_Settings(dict(values)))})
+            self._write({_SETTINGS: _json(_STORED_SETTINGS, _Settings(dict(values)))})
 
     def request(self, name: str, value: str) -> None:
         """Leave a request to the process that runs the pipeline, such as to stop."""
@@ -442,9 +449,9 @@ class PipelineState:
                 "the last plan and continue from it"
             )
 
-    def _parsed(self, of: type[T], item: str, value: str | None) -> T:
+    def _parsed(self, of: TypeAdapter[T], item: str, value: str | None) -> T:
         try:
-            return TypeAdapter(of).validate_json(value or "")
+            return of.validate_json(value or "")
         except ValidationError as error:
             faults = "; ".join(
                 _fault(each["type"], each["loc"], each["msg"]) for each in error.errors()
@@ -459,8 +466,8 @@ class PipelineState:
         return f"table {self._table.name}: cannot read item {item!r} of pipeline {self._pipeline!r}"
 
 
-def _json(value: TableState | _Bounds | _Settings) -> str:
-    return TypeAdapter(type(value)).dump_json(value).decode()
+def _json(of: TypeAdapter[T], value: T) -> str:
+    return of.dump_json(value).decode()
 
 
 def _fault(error_type: str, location: tuple[int | str, ...], message: str) -> str:
