@@ -30,6 +30,8 @@ from headwater.storage.errors import Conflict, Invalid, Unavailable
 __all__ = ["Pipeline"]
 
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
+# The properties of the plan of a batch that no table has a part in.
+_EMPTY_BATCH = {"cdc.source-time": "0", "cdc.tables": "[]"}
 
 States = Mapping[TableName, TableState]
 
@@ -170,7 +172,9 @@ class _Session:
         position = str(self._source.position())
         # Two, as the log of the last one is read again.
         for start in (plan.end, position):
-            plan = self._state.record(BatchPlan(plan.number + 1, start, position, tables))
+            plan = self._state.record(
+                BatchPlan(plan.number + 1, start, position, tables), _EMPTY_BATCH
+            )
         self._state.answer(*requests)
         return plan
 
@@ -187,7 +191,7 @@ class _Session:
     def _end(self, plan: BatchPlan, states: States) -> None:
         """Record that the last batch is committed: the next start does not need its log."""
         if plan.start not in (None, plan.end) and _has(plan, states):
-            self._state.record(replace(plan, number=plan.number + 1, start=plan.end))
+            self._state.record(replace(plan, number=plan.number + 1, start=plan.end), _EMPTY_BATCH)
 
     # Batches ----------------------------------------------------------------------------------
 
