@@ -73,8 +73,8 @@ class Targets:
             target, target_schema(source, options), ignore_if_exists=True
         )
         if _PIPELINE_OPTION not in table.schema.options:
-            table = table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
-        self._tables[target] = table
+            table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
+        self._tables.pop(target, None)
 
     def is_own(self, target: str) -> bool:
         """Whether there is a table of that name that the pipeline made."""
