@@ -46,7 +46,7 @@ class FollowedSource(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
 
     def status(self) -> Any:
         """What it does: a ``PipelineProgress`` of `headwater.cdc`."""
@@ -112,7 +112,7 @@ class ChangeDataCapture(Protocol):
             password: The sources' password, to ask which of them run.
 
         Raises:
-            NotFound: There is none.
+            NotFound: No pipeline fits.
         """
 
     def stop(
@@ -129,7 +129,7 @@ class ChangeDataCapture(Protocol):
 
         Raises:
             Invalid: Several pipelines are meant.
-            NotFound: There is none, or no process runs it.
+            NotFound: No pipeline fits, or no process runs it.
             Unavailable: It does not end.
         """
 

@@ -47,7 +47,7 @@ class RunningPipeline:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
         return self._thread.is_alive()
 
     def status(self) -> PipelineProgress:

@@ -115,7 +115,7 @@ class StoredPipeline:
         """The last plan.
 
         Raises:
-            NotFound: It has not begun.
+            NotFound: The pipeline has never been started.
         """
         plan = self.state.plan()
         if plan is None:
@@ -129,7 +129,7 @@ class StoredPipeline:
         """A connection to the source.
 
         Raises:
-            HeadwaterError: There is none.
+            HeadwaterError: The source cannot be reached, or rejects the password.
         """
         return MySQLSource(source_address(self.started_with().source, password))
 
@@ -198,7 +198,7 @@ def find_pipelines(
         name: Only those of this name.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No pipeline fits.
     """
     pipelines = []
     for database in [target] if target is not None else lake.list_databases():
@@ -217,7 +217,7 @@ def the_pipeline(lake: Lake, target: str | None = None, name: str | None = None)
     """The one pipeline that is meant.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No pipeline fits.
         Invalid: There are several.
     """
     pipelines = find_pipelines(lake, target, name)
