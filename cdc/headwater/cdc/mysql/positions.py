@@ -5,9 +5,9 @@ from __future__ import annotations
 from headwater.cdc.mysql.gtid import Gtid, GtidSet, MariadbGtid, MariadbGtidList, Source
 from headwater.cdc.mysql.log_stream import GtidStart
 from headwater.cdc.mysql.server import Flavour
-from headwater.storage.errors import CorruptData
+from headwater.storage.errors import CorruptData, Invalid
 
-__all__ = ["Position", "PositionTracker", "contains", "parse_position", "start_of"]
+__all__ = ["Position", "PositionTracker", "contains", "parse_position", "start_of", "union"]
 
 Position = GtidSet | MariadbGtidList
 """The transactions that were read: always whole ones."""
@@ -113,3 +113,18 @@ def contains(one: Position, other: Position) -> bool:
     if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
         return one.contains(other)
     return False
+
+
+def union(one: Position | None, other: Position) -> Position:
+    """The transactions of both positions; None has no transaction.
+
+    Raises:
+        Invalid: They are of different servers.
+    """
+    if one is None:
+        return other
+    if isinstance(one, GtidSet) and isinstance(other, GtidSet):
+        return one.union(other)
+    if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
+        return one.union(other)
+    raise Invalid(f"positions '{one}' and '{other}' are of different servers; use one source")

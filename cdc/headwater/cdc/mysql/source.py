@@ -28,8 +28,8 @@ __all__ = ["ConsistentRead", "MySQLSource"]
 # Other replicas of the server must not have the reader's number; theirs are small as a rule.
 _SERVER_IDS = (1 << 31, (1 << 32) - 1)
 _MAX_OFFSET = 1 << 32
+# With a pipeline's name of at most 48 characters, within the 64 that a lock's name may have.
 _LOCK_PREFIX = "headwater_cdc_"
-_MAX_LOCK_NAME = 64
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
 _REMEDY = "read the tables again: headwater cdc resnapshot --all"
@@ -263,7 +263,7 @@ class MySQLSource:
         Raises:
             Conflict: Another one runs it.
         """
-        name = (_LOCK_PREFIX + pipeline)[:_MAX_LOCK_NAME]
+        name = _LOCK_PREFIX + pipeline
         ((is_taken,),) = self._server.rows("SELECT GET_LOCK(%s, %s)", [name, seconds])
         if is_taken != 1:
             raise Conflict(
@@ -274,6 +274,5 @@ class MySQLSource:
 
     def is_locked(self, pipeline: str) -> bool:
         """Whether a process runs a pipeline on this source."""
-        name = (_LOCK_PREFIX + pipeline)[:_MAX_LOCK_NAME]
-        ((holder,),) = self._server.rows("SELECT IS_USED_LOCK(%s)", [name])
+        ((holder,),) = self._server.rows("SELECT IS_USED_LOCK(%s)", [_LOCK_PREFIX + pipeline])
         return holder is not None

@@ -18,7 +18,7 @@ from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import Reading, TableState
+from headwater.cdc.pipeline.state import Reading, TableState, commit_user
 from headwater.cdc.pipeline.table_part import TablePart
 from headwater.cdc.pipeline.targets import Targets
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
@@ -72,7 +72,7 @@ class BatchCommit:
         is_repeated: bool = False,
     ) -> None:
         self._source, self._settings, self._targets = source, settings, targets
-        self._cascades = cascades
+        self._cascades, self._user = cascades, commit_user(settings.name)
         self._number, self._states, self._seen = number, states, seen
         self._is_repeated = is_repeated
         self._parts: dict[TableName, TablePart] = {}
@@ -83,12 +83,11 @@ class BatchCommit:
         self._workers = ThreadPoolExecutor(settings.writers, "cdc-write")
 
     def __enter__(self) -> Self:
-        user = f"cdc-{self._settings.name}"
         for name, state in self._states.items():
             if len(self._parts) == self._settings.writers and not self._is_repeated:
                 break
             if self._reads(state):
-                self._begin(name, state, user)
+                self._begin(name, state)
         return self
 
     def __exit__(
@@ -144,7 +143,7 @@ class BatchCommit:
             changed[name] = replace(state, reading=reading)
         return changed
 
-    def commit(self, batch: LogBatch, user: str) -> Outcome:
+    def commit(self, batch: LogBatch) -> Outcome:
         """Commit the planned batch, the tables side by side.
 
         Raises:
@@ -160,14 +159,14 @@ class BatchCommit:
         runs = {} if batch.changes else batch.rows
         runs = {name: rows for name, rows in runs.items() if name not in batch.faults}
         cascade = self._cascades.search(
-            runs, self._states, self._kept_ranges(), self._committed_before(batch, user)
+            runs, self._states, self._kept_ranges(), self._committed_before(batch)
         )
         keys = cascade.keys
         self._outcome.rereads.update(cascade.rereads)
         for name, state in self._states.items():
             is_changed = (name in runs or name in keys) and state.is_followed
             if is_changed and name not in self._parts and name not in cascade.rereads:
-                self._begin(name, state, user, reads=False)
+                self._begin(name, state, reads=False)
         for name, part in self._parts.items():
             if name in cascade.rereads:
                 part.read_again(cascade.rereads[name])
@@ -200,16 +199,16 @@ class BatchCommit:
             return {}
         return {name: part.feed.kept for name, part in self._parts.items() if part.feed is not None}
 
-    def _committed_before(self, batch: LogBatch, user: str) -> frozenset[TableName]:
+    def _committed_before(self, batch: LogBatch) -> frozenset[TableName]:
         """The tables whose part an earlier process has committed, if that matters."""
         if not self._is_repeated or not batch.rows:
             return frozenset()
         children = self._cascades.children(self._states)
-        return frozenset(name for name in children if self._is_committed(name, user))
+        return frozenset(name for name in children if self._is_committed(name))
 
-    def _is_committed(self, name: TableName, user: str) -> bool:
+    def _is_committed(self, name: TableName) -> bool:
         try:
-            last = self._targets.open(self._states[name].target).last_committed(user)
+            last = self._targets.open(self._states[name].target).last_committed(self._user)
         except NotFound:
             return False
         return last is not None and last >= self._number
@@ -228,9 +227,9 @@ class BatchCommit:
             return reading.until is not None or reading.deletes_now
         return not reading.is_all_read or reading.deletes
 
-    def _begin(self, name: TableName, state: TableState, user: str, *, reads: bool = True) -> None:
+    def _begin(self, name: TableName, state: TableState, *, reads: bool = True) -> None:
         try:
-            part = self._part(name, state, user, reads=reads)
+            part = self._part(name, state, reads=reads)
         except (Unavailable, Conflict) as error:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
@@ -242,20 +241,18 @@ class BatchCommit:
         if part is not None:
             self._parts[name] = part
             self._running[name] = self._workers.submit(
-                part.commit, user, self._number, lambda: self._properties
+                part.commit, self._user, self._number, lambda: self._properties
             )
 
-    def _part(
-        self, name: TableName, state: TableState, user: str, *, reads: bool
-    ) -> TablePart | None:
+    def _part(self, name: TableName, state: TableState, *, reads: bool) -> TablePart | None:
         table = self._targets.open(state.target)
         source_table = state.source_table(name)
-        if self._is_repeated and (table.last_committed(user) or -1) >= self._number:
+        if self._is_repeated and (table.last_committed(self._user) or -1) >= self._number:
             if state.reading is not None and reads:
                 # The earlier process may have found another table, and read nothing of it: what it
                 # meant to read is read again.
                 settled = self._source.position()
-                self._outcome.reads[name] = FeedResult(None, settled, 0, changed=False)
+                self._outcome.reads[name] = FeedResult(None, settled, 0)
             return None
         lake_table = self._targets.lake_table(state.target, source_table)
         reading = state.reading

@@ -224,17 +224,13 @@ class _Search:
             return
         table = self._cascades.lake_table(child, self._states)
         key = list(table.primary_key)
-        present = {column.name for column in table.columns}
-        bound = {*action.columns}.union(
-            *(other.parent_columns for other in self._actions if other.parent == child)
-        )
-        if not bound <= present:
-            self.read_again(action.parent, f"a column of {child} was renamed")
-            return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
             [*key, *action.columns, *(name for other in further for name in other.parent_columns)]
         )
+        if not columns.keys() <= {column.name for column in table.columns}:
+            self.read_again(action.parent, f"a column of {child} was renamed")
+            return
         if further and child in self._committed:
             # The lake does not have its rows as they were.
             self.read_again(child, f"rows of {child} were deleted before an interruption")

@@ -121,10 +121,10 @@ class Joining:
             self._prepared += tuple(end.xid for end in batch.xa if end.committed is None)
         if not self._read or self._settled is None or not contains(batch.end, self._settled):
             return states
-        result = dict(states)
-        for name, definition in self._read.items():
+        result, definitions = dict(states), dict(self._read)
+        for name, definition in definitions.items():
             if definition is None:
-                self._leave(result, name, batch.end)
+                self.leave(result, name, batch.end)
                 continue
             reason = self._taken(result, name)
             if reason is not None:
@@ -135,11 +135,14 @@ class Joining:
         self._read.clear()
         return result
 
-    def _leave(
+    def leave(
         self, states: dict[TableName, TableState], name: TableName, position: Position
     ) -> None:
         """Do not follow a table any more that the source does not have."""
+        self.forget(name)
         state = states.pop(name)
+        if not state.target:
+            return
         if self._settings.on_drop is OnDrop.DROP:
             self._targets.drop(state.target)
         else:
@@ -166,14 +169,15 @@ class Joining:
         position: Position,
     ) -> TableState:
         target = (state.target if state is not None else "") or self._targets.name(name)
-        is_new = state is None or not self._targets.exists(target)
+        exists = self._targets.exists(target)
+        is_new = state is None or not exists
         phase = TablePhase.SNAPSHOT if is_new else TablePhase.REREADING
         joined = TableState(
             target,
             phase,
             str(position),
             None if is_new else (state and state.reason) or "its definition changed",
-            reading=Reading(deletes=not is_new or self._targets.exists(target)),
+            reading=Reading(deletes=exists),
             prepared=self._prepared if state is None else state.prepared,
         )
         if isinstance(definition, Finding):

@@ -30,6 +30,7 @@ from headwater.storage.errors import Conflict, Invalid, Unavailable
 __all__ = ["Pipeline"]
 
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
+_JOINING_SECONDS = 0.2
 # The properties of the plan of a batch that no table has a part in.
 _EMPTY_BATCH = {"cdc.source-time": "0", "cdc.tables": "[]"}
 
@@ -135,7 +136,6 @@ class _Session:
             self._joining.begin(states)
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
-            states = self._obeyed(states)
             while True:
                 states = self._obeyed(states)
                 if self._is_done(plan, states, reader):
@@ -273,7 +273,7 @@ class _Session:
         reader: LogReader,
     ) -> States:
         """Commit a planned batch; the tables' states after it."""
-        outcome = commit.commit(batch, self._state.commit_user)
+        outcome = commit.commit(batch)
         for name, rows in outcome.rows.items():
             self._progress.wrote(name, rows)
         position = str(batch.end)
@@ -305,12 +305,10 @@ class _Session:
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
     def _batch_seconds(self, commit: BatchCommit) -> float:
-        # Tables that wait to be joined wait for a position only.
-        return (
-            0.2
-            if self._joining.has_some and not commit.has_feeds
-            else (self._settings.batch_seconds)
-        )
+        if self._joining.has_some and not commit.has_feeds:
+            # Tables that wait to be joined wait for a position only.
+            return _JOINING_SECONDS
+        return self._settings.batch_seconds
 
     def _should_end(self, commit: BatchCommit) -> bool:
         if self._stop.is_set():

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
-from headwater.cdc.mysql.positions import Position
+from headwater.cdc.mysql.positions import Position, union
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.storage.errors import Conflict, Unavailable
@@ -32,13 +32,11 @@ class FeedResult:
         until: The upper bound of the ranges that were read; an empty bound for all, None for none.
         settled: A position that has all that was seen; None if nothing was read.
         rows: How many rows were read.
-        changed: Whether the table was another one than expected.
     """
 
     until: Bound | None
     settled: Position | None
     rows: int
-    changed: bool
 
 
 class RangeFeed:
@@ -79,7 +77,6 @@ class RangeFeed:
         self._queue: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
         self._lock = Lock()
         self._error: Exception | None = None
-        self._changed = False
         self._until = after if after else None
         self._reached_end = False
         # The range that failed first in the order of keys, and the bound before it.
@@ -147,7 +144,7 @@ class RangeFeed:
             until = self._failed[1]
         elif self._reached_end:
             until = ()
-        return FeedResult(until, self._settled, self._rows, self._changed)
+        return FeedResult(until, self._settled, self._rows)
 
     # Threads ----------------------------------------------------------------------------------
 
@@ -167,10 +164,10 @@ class RangeFeed:
 
     def _run(self) -> None:
         try:
-            while self._read_next():
-                pass
-        except Conflict:
-            self._changed = True
+            # A table that is another one than expected is read in one of the next batches.
+            with suppress(Conflict):
+                while self._read_next():
+                    pass
         except Exception as error:  # noqa: BLE001 - it is raised by `batches`
             self._error = self._error or error
         finally:
@@ -226,10 +223,7 @@ class RangeFeed:
                     return
             settled = read.settled()
         with self._lock:
-            if self._settled is None:
-                self._settled = settled
-            else:
-                self._settled = self._settled.union(settled)  # type: ignore[arg-type]
+            self._settled = union(self._settled, settled)
 
     def _put(self, batch: pa.RecordBatch | None) -> bool:
         while not self._aborted.is_set():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headwater.cdc.ddl import (
     Change,
@@ -22,9 +22,9 @@ from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
-from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
+from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
-from headwater.cdc.pipeline.table_states import gone, quarantined, read_again
+from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
@@ -90,7 +90,7 @@ class SchemaEvents:
                 self._rename(event, change)
             elif isinstance(change, DropTables | DropDatabase):
                 for name in _concerned(event.states, change):
-                    self._gone(event, name)
+                    event.joining.leave(event.states, name, batch.end)
             elif isinstance(change, CreateTable):
                 self._create(event, change)
             elif isinstance(change, Truncate | ForeignKeyChange):
@@ -221,7 +221,7 @@ class SchemaEvents:
                     event.joining.want(new)
                 continue
             if new in replaced or not self._is_followed(event, new) or new in before:
-                self._gone(event, old)
+                event.joining.leave(event.states, old, event.batch.end)
                 if new in before and new not in replaced:
                     event.states[new] = unknown_again(before[new], "another table took its name")
                     event.joining.want(new)
@@ -239,16 +239,6 @@ class SchemaEvents:
             if not state.is_followed:
                 event.joining.want(new)
 
-    def _gone(self, event: _Event, name: TableName) -> None:
-        state = event.states[name]
-        event.joining.forget(name)
-        if self._settings.on_drop is OnDrop.DROP or not state.target:
-            if state.target:
-                self._targets.drop(state.target)
-            del event.states[name]
-            return
-        event.states[name] = gone(state, event.batch.end)
-
     def _is_followed(self, event: _Event, name: TableName) -> bool:
         """Whether a table that appears is to be followed."""
         if not self._selection.matches(name):
@@ -256,17 +246,14 @@ class SchemaEvents:
         return name in event.states or not is_made_by_tool(name, event.states)
 
 
+@dataclass(frozen=True)
 class _Event:
     """The statement of a batch, while it is applied."""
 
-    def __init__(
-        self,
-        number: int,
-        states: dict[TableName, TableState],
-        batch: LogBatch,
-        joining: Joining,
-    ) -> None:
-        self.number, self.states, self.batch, self.joining = number, states, batch, joining
+    number: int
+    states: dict[TableName, TableState]
+    batch: LogBatch
+    joining: Joining
 
 
 def _look_alike(one: SourceTable, other: SourceTable) -> bool:

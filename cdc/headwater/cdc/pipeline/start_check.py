@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.text_values import quoted
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
@@ -53,8 +54,8 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
 def _privileges(server: MySQLServer, tables: Sequence[SourceTable]) -> Iterator[Finding]:
     """Tables that the user sees and may not read."""
     for table in tables:
-        columns = ", ".join(_quoted(column.name) for column in table.columns)
-        name = ".".join(map(_quoted, (table.name.database, table.name.table)))
+        columns = ", ".join(quoted(column.name) for column in table.columns)
+        name = ".".join(map(quoted, table.name))
         try:
             server.rows(f"SELECT {columns} FROM {name} LIMIT 0")
         except Forbidden:
@@ -122,7 +123,3 @@ def _existing(
             subject = f"table {target} of the lake"
             findings.append(Finding(subject, problem, remedy, table.name))
     return findings
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

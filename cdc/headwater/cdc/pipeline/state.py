@@ -30,6 +30,7 @@ __all__ = [
     "Reading",
     "TablePhase",
     "TableState",
+    "commit_user",
 ]
 
 STATE_TABLE = "cdc_state"
@@ -312,7 +313,7 @@ class PipelineState:
     @property
     def commit_user(self) -> str:
         """The user of the pipeline's commits, of its plans and of the rows of its batches."""
-        return f"cdc-{self._pipeline}"
+        return commit_user(self._pipeline)
 
     def plan(self) -> BatchPlan | None:
         """The plan that was recorded last; None for a new pipeline.
@@ -477,3 +478,8 @@ def _fault(error_type: str, location: tuple[int | str, ...], message: str) -> st
     if error_type == "missing":
         return f"key {key!r} is missing"
     return f"key {key!r}: {message}" if key else message
+
+
+def commit_user(pipeline: str) -> str:
+    """The user of a pipeline's commits."""
+    return f"cdc-{pipeline}"

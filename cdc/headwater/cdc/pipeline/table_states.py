@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.positions import Position, contains, union
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.batch_commit import Outcome
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
-from headwater.storage.errors import Invalid
 
 __all__ = ["after_batch", "gone", "quarantined", "read_again"]
 
@@ -93,12 +92,12 @@ def _progressed(
     settles = None if reading.settles is None else source.parse(reading.settles)
     read = outcome.reads.get(name)
     if read is not None and read.settled is not None:
-        settles = _union(settles, read.settled)
+        settles = union(settles, read.settled)
     if read is not None and read.until is not None:
         reading = replace(reading, after=read.until)
     reading = replace(reading, until=None)
     if reading.deletes_now:
-        settles = _union(settles, source.position())
+        settles = union(settles, source.position())
         reading = replace(reading, deletes=False, deletes_now=False)
     reading = replace(reading, settles=None if settles is None else str(settles))
     is_settled = settles is None or contains(batch.end, settles)
@@ -111,14 +110,6 @@ def _progressed(
             position=str(batch.end),
         )
     return replace(state, reading=reading)
-
-
-def _union(one: Position | None, other: Position) -> Position:
-    if one is None:
-        return other
-    if type(one) is not type(other):
-        raise Invalid(f"positions '{one}' and '{other}' are of different servers")
-    return one.union(other)  # type: ignore[arg-type]
 
 
 def _xa(name: TableName, state: TableState, batch: LogBatch) -> tuple[TableState, bool]:
