@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.cdc.source_logs import SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, SourceServer
 from tests.conftest import DatabaseServer, mariadb_server, mysql_server
 
 from headwater.cdc.mysql.server import Address, MySQLServer
@@ -43,12 +43,7 @@ def mysql(_mysql_with_log: DatabaseServer) -> SourceServer:
     return _source(_mysql_with_log)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=[MARIADB, MYSQL])
 def source(request: pytest.FixtureRequest) -> SourceServer:
     """A server of either kind, with a database of its own."""
     server: SourceServer = request.getfixturevalue(request.param)

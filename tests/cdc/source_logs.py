@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import make_url
 
 from headwater.cdc.columns import BadDates
@@ -26,6 +27,13 @@ from headwater.cdc.mysql import (
     table_number,
 )
 from headwater.cdc.mysql.server import Address
+
+# The kinds of servers that tests run on, each with its marker.
+MARIADB = pytest.param("mariadb", marks=pytest.mark.mariadb)
+MYSQL = pytest.param("mysql", marks=pytest.mark.mysql)
+# For tests of what one of them lacks.
+only_mariadb = pytest.mark.parametrize("source", [MARIADB], indirect=True)
+only_mysql = pytest.mark.parametrize("source", [MYSQL], indirect=True)
 
 # All rows are decoded together.
 _ALL = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from decimal import Context, Decimal
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cdc.source_logs import LogContents, SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, LogContents, SourceServer
 from tests.cdc.source_values import CHOICES, FAMILIES, FRACTIONS, Columns
 
 from headwater.cdc.columns import BadDates
@@ -133,11 +133,15 @@ def _exact(array: pa.Array) -> pa.Array:
     return array
 
 
-def skip_types_of_the_other_server(source: SourceServer, family: str) -> None:
-    is_mariadb = "MariaDB" in source.select("SELECT VERSION()")[0][0]
-    owner = family.split()[0]
-    if owner in ("mariadb", "mysql") and (owner == "mariadb") is not is_mariadb:
-        pytest.skip(f"types that only {owner} has")
+def families(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each family of types on the servers that have it."""
+    cases = [
+        pytest.param(server.values[0], name, marks=server.marks)
+        for server, other in [(MARIADB, "mysql"), (MYSQL, "mariadb")]
+        for name in names
+        if name.split()[0] != other
+    ]
+    return pytest.mark.parametrize(("source", "family"), cases, indirect=["source"])
 
 
 # Values that some choices of types do not have: they are errors, see below.
@@ -148,9 +152,8 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@families(FAMILIES)
 def test_a_query_and_the_log_give_the_same_values(source: SourceServer, family: str) -> None:
-    skip_types_of_the_other_server(source, family)
     write_rows(source, FAMILIES[family])
     log = source.read_log()
     batch = decoded(log, described(source), BadDates.NULL)
@@ -168,9 +171,8 @@ def test_a_query_and_the_log_give_the_same_values(source: SourceServer, family: 
         assert_same(replace(table, columns=columns), from_query, inserted)
 
 
-@pytest.mark.parametrize("family", ["numbers", "fractions", "instants", "choices", "mariadb"])
+@families(["numbers", "fractions", "instants", "choices", "mariadb"])
 def test_text_is_that_of_the_server(source: SourceServer, family: str) -> None:
-    skip_types_of_the_other_server(source, family)
     write_rows(source, FAMILIES[family])
     table = described(source, [TypeMapping.TO_STRING])
     batch = decoded(source.read_log(), table, BadDates.FAIL)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pymysql.connections import Connection
-from tests.cdc.source_logs import SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, SourceServer
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
@@ -171,13 +171,17 @@ def keys_of(table: SourceTable, **columns: Sequence[Any]) -> pa.Table:
     return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()})
 
 
-@pytest.mark.parametrize("name", [*KEYS, *OF_MARIADB])
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        *(pytest.param("mariadb", name, marks=MARIADB.marks) for name in [*KEYS, *OF_MARIADB]),
+        *(pytest.param("mysql", name, marks=MYSQL.marks) for name in KEYS),
+    ],
+    indirect=["source"],
+)
 def test_rows_are_found_by_the_index_and_others_are_missing(
     source: SourceServer, address: Address, connection: RecordedConnection, name: str
 ) -> None:
-    with MySQLServer(address) as server:
-        if name in OF_MARIADB and server.flavour == "mysql":
-            pytest.skip("MySQL does not have the type")
     table = create(source, address, *{**KEYS, **OF_MARIADB}[name])
     rows = all_rows(connection, address, table)
     assert len(rows) == ROWS

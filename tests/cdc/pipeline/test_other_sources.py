@@ -278,7 +278,6 @@ def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
 
 
 @pytest.mark.mysql
-@pytest.mark.mariadb
 def test_another_kind_of_server(mariadb: SourceServer, mysql: SourceServer, lake: Lake) -> None:
     mysql.database = mariadb.database
     first, second = Origin(mariadb), Origin(mysql)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import only_mariadb, only_mysql
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
@@ -12,10 +13,6 @@ DOCUMENTS = (
     "CREATE TABLE documents (id INT PRIMARY KEY, title VARCHAR(30) NOT NULL DEFAULT 'none', "
     "body LONGTEXT, n INT NOT NULL DEFAULT 7)"
 )
-
-
-def is_mysql(origin: Origin) -> bool:
-    return origin.server.flavour == "mysql"
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +40,8 @@ def test_partial_images(origin: Origin, follower: Follower, image: str) -> None:
     assert follower.phases() == {"documents": TablePhase.STREAMING}
 
 
+@only_mysql  # MariaDB has no partial updates.
 def test_partial_updates_of_json(origin: Origin, follower: Follower) -> None:
-    if not is_mysql(origin):
-        pytest.skip("MariaDB has no partial updates")
     origin.run("CREATE TABLE j (id INT PRIMARY KEY, v JSON)")
     origin.run("""INSERT INTO j VALUES (1, '{"a": 1, "b": "text of some length"}'), (2, '[1]')""")
     follower.once()
@@ -109,9 +105,8 @@ def test_rows_that_were_never_logged(origin: Origin, follower: Follower) -> None
     assert state.requests() == {}
 
 
+@only_mariadb  # With GTIDs MySQL rejects transactions of several engines.
 def test_a_rolled_back_transaction_with_other_engines(origin: Origin, follower: Follower) -> None:
-    if is_mysql(origin):
-        pytest.skip("with GTIDs MySQL rejects transactions of several engines")
     origin.run("CREATE TABLE notes (id INT PRIMARY KEY, v INT) ENGINE = MyISAM")
     follower.once()
     origin.session(
