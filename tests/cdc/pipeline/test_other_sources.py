@@ -320,6 +320,10 @@ def test_wrong_addresses_and_passwords(
             start(address.host, address.port, name, "secret")
         assert follower.lake.list_tables("lake") == []
         as_root(source, f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
+        if origin.server.flavour == "mysql":
+            with pytest.raises(Invalid, match="GRANT XA_RECOVER_ADMIN ON"):
+                start(address.host, address.port, name, "secret")
+            as_root(source, f"GRANT XA_RECOVER_ADMIN ON *.* TO {reader}")
         start(address.host, address.port, name, "secret")
         follower.check("t")
         as_root(source, f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")

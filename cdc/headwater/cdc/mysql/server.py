@@ -193,8 +193,11 @@ class MySQLServer:
         grants = " ".join(str(grant) for (grant, *_) in self.rows("SHOW GRANTS")).upper()
         if "ALL PRIVILEGES ON *.*" in grants:
             return
-        client = "BINLOG MONITOR" if self.flavour is Flavour.MARIADB else "REPLICATION CLIENT"
-        for privilege in ("REPLICATION SLAVE", client):
+        privileges = ["REPLICATION SLAVE", "BINLOG MONITOR"]
+        if self.flavour is Flavour.MYSQL:
+            # Without the last, rows of transactions that are prepared at the start would be lost.
+            privileges = ["REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN"]
+        for privilege in privileges:
             if privilege not in grants:
                 user = self.address.user
                 yield Finding(

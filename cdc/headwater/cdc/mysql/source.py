@@ -16,7 +16,6 @@ from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
 from headwater.storage.errors import (
     Conflict,
-    Forbidden,
     HeadwaterError,
     Invalid,
     NotFound,
@@ -100,16 +99,13 @@ class MySQLSource:
         return parse_position(self.flavour, str(text))
 
     def prepared_transactions(self) -> tuple[str, ...]:
-        """The XA transactions that are prepared, as the log writes them; none if it is forbidden.
+        """The XA transactions that are prepared, as the log writes them.
 
         Raises:
             Unavailable: The connection is lost.
         """
         is_mariadb = self.flavour is Flavour.MARIADB
-        try:
-            rows = self._server.rows("XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
-        except Forbidden:
-            return ()
+        rows = self._server.rows("XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
         return tuple(_xid(name, int(str(size)), str(number)) for number, size, _, name in rows)
 
     def parse(self, text: str) -> Position:
