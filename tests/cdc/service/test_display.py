@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.cdc.service.conftest import source_url
 from tests.cdc.source_logs import SourceServer
 
-from headwater.cdc.service import PipelineOptions
+from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
 from headwater.cdc.service.display import show
 from headwater.cdc.service.running import start
 from headwater.client import Lake
@@ -34,3 +40,55 @@ def test_a_terminal_shows_each_table(
     (days,) = [line for line in last.splitlines() if f"{store.database}.days" in line]
     assert "quarantined" in days
     assert "0000-00-00" in days
+
+
+def test_a_small_terminal_shows_first_what_needs_attention(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    for number in range(9):
+        store.run(f"CREATE TABLE t{number} (id INT PRIMARY KEY, d DATE)")
+    store.run("INSERT INTO t7 VALUES (1, 0)")
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=240, height=8, color_system=None)
+    assert not show(start(lake, PipelineOptions.parse({**options, "once": True})), console, 60.0)
+    head, columns, first, *others, last = (
+        output.getvalue().rpartition("shop: ")[2].rstrip().splitlines()[:7]
+    )
+    assert "0 bytes of the log left" in head
+    assert columns.startswith("table")
+    assert f"{store.database}.t7" in first
+    assert "quarantined" in first
+    assert [line.split()[1] for line in others] == ["streaming"] * 3
+    assert last.startswith("and 6 more tables, see: headwater cdc status")
+
+
+def test_the_command_draws_on_a_terminal(place: Path, store: SourceServer) -> None:
+    screen, terminal = pty.openpty()
+    headwater = Path(sys.executable).with_name("headwater")
+    source = ["--source", source_url(store.address), "--include", f"{store.database}.*"]
+    process = subprocess.Popen(
+        [headwater, "cdc", "mysql", "--catalog", place, *source, "--target", "lake", "--once"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={
+            **os.environ,
+            "TERM": "xterm",
+            "COLUMNS": "200",
+            PASSWORD_VARIABLE: store.address.password,
+        },
+    )
+    os.close(terminal)
+    drawn = b""
+    while True:
+        try:
+            drawn += os.read(screen, 65536)
+        except OSError:  # The other side is closed.
+            break
+    os.close(screen)
+    assert process.wait() == 0, drawn
+    last = drawn.rpartition(b"batch ")[2]
+    assert b"streaming" in last
+    assert b'{"' not in drawn
+    # The cursor is shown again.
+    assert drawn.rstrip().endswith(b"\x1b[?25h")

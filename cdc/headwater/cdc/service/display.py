@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.figures import Figures, Sampler, TableFigures
 from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.printable import printable, printable_json
@@ -17,6 +18,8 @@ from headwater.storage.printable import printable, printable_json
 __all__ = ["show"]
 
 _TERMINAL_SECONDS = 0.5
+# The lines above the tables, and the one that the cursor is in.
+_OTHER_LINES = 3
 _COLORS = {"streaming": "green", "quarantined": "red", "gone": "dim"}
 _COLUMNS = (
     *("table", "phase", "rows", "rows/s", "lag s", "lag bytes"),
@@ -57,20 +60,29 @@ def show(pipeline: RunningPipeline, console: Console, interval: float) -> bool:
 
 def _print(figures: Figures, console: Console, live: Live | None) -> None:
     if live is not None:
-        live.update(_drawn(figures), refresh=True)
+        live.update(_drawn(figures, console.height), refresh=True)
         return
     line = printable_json(json.dumps(figures.document(), ensure_ascii=False))
     console.file.write(line + "\n")
     console.file.flush()
 
 
-def _drawn(figures: Figures) -> Group:
+def _drawn(figures: Figures, height: int) -> Group:
+    rows, hidden = list(figures.tables), 0
+    if len(rows) > height - _OTHER_LINES:
+        # Those that need attention come first.
+        rows.sort(key=lambda row: row.phase == TablePhase.STREAMING)
+        hidden = len(rows) - max(1, height - _OTHER_LINES - 1)
+        rows = rows[: len(rows) - hidden]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in _NUMBERS else "left")
-    for row in figures.tables:
+    for row in rows:
         table.add_row(*_cells(row))
-    return Group(_head(figures), table)
+    if not hidden:
+        return Group(_head(figures), table)
+    more = Text(f"and {hidden} more tables, see: headwater cdc status", style="dim")
+    return Group(_head(figures), table, more)
 
 
 def _head(figures: Figures) -> Text:
