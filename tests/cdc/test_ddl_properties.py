@@ -47,7 +47,7 @@ WITHOUT_EFFECT = [
         INDEX,
     ),
     (
-        "ALTER TABLE `orders` COMMENT = 'a', ENGINE = InnoDB AUTO_INCREMENT=7, "
+        "ALTER TABLE `orders` ENGINE = InnoDB AUTO_INCREMENT=7, "
         "DEFAULT CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin",
         ["orders"],
         OPTIONS,

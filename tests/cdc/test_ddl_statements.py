@@ -33,6 +33,7 @@ from headwater.cdc.ddl import (
     RowEffect,
     RowsReplaced,
     Syntax,
+    TableComment,
     TableName,
     Truncate,
     interpret,
@@ -248,6 +249,12 @@ COLUMNS = [
             )
         ],
         [ORDERS],
+    ),
+    Case(
+        "Rails: change_table_comment",
+        "ALTER TABLE `orders` COMMENT 'what was \\'sold\\''",
+        [TableComment(ORDERS, "what was 'sold'")],
+        [],
     ),
     Case(
         "Rails: change_column",

@@ -80,8 +80,7 @@ def database(source: SourceServer) -> Iterator[Source]:
 def comparable(table: SourceTable) -> SourceTable:
     """A table without what cannot be derived.
 
-    That is the spelling of defaults; the collation where only a character set is stated, and the
-    table's comment, which no change has.
+    That is the spelling of defaults, and the collation where only a character set is stated.
     """
     columns = tuple(
         replace(
@@ -93,7 +92,7 @@ def comparable(table: SourceTable) -> SourceTable:
         )
         for column in table.columns
     )
-    return replace(table, columns=columns, comment="")
+    return replace(table, columns=columns)
 
 
 STATEMENTS = [
@@ -137,7 +136,8 @@ STATEMENTS = [
     "CONVERT TO CHARACTER SET latin1",
     "CONVERT TO CHARACTER SET utf8mb3 COLLATE utf8mb3_bin",
     "CONVERT TO CHARACTER SET binary",
-    "ADD INDEX (n), COMMENT 'x', ENGINE InnoDB",
+    "ADD INDEX (n), COMMENT 'it''s', ENGINE InnoDB",
+    "COMMENT = ''",
     "ADD UNIQUE (id), ADD CONSTRAINT self FOREIGN KEY (id) REFERENCES t (id)",
     "PARTITION BY KEY (id) PARTITIONS 2",
 ]

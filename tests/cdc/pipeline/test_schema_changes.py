@@ -81,6 +81,18 @@ def test_columns_follow(origin: Origin, follower: Follower, statements: tuple[st
     assert follower.phases() == {"t": TablePhase.STREAMING}
 
 
+def test_comments_follow(origin: Origin, follower: Follower) -> None:
+    origin.run("ALTER TABLE t COMMENT = 'all of it', MODIFY a INT COMMENT 'the count'")
+    follower.once()
+    schema = follower.lake.table("lake.t").schema
+    assert (schema.comment, schema.field_by_name["a"].description) == ("all of it", "the count")
+    origin.run("ALTER TABLE t COMMENT '', MODIFY a INT")
+    follower.once()
+    schema = follower.lake.table("lake.t").schema
+    assert (schema.comment, schema.field_by_name["a"].description) == (None, None)
+    follower.check("t")
+
+
 def test_field_ids_survive_renames(origin: Origin, follower: Follower) -> None:
     before = ids(follower)
     origin.run("ALTER TABLE t RENAME COLUMN a TO c, RENAME COLUMN c TO a, MODIFY b TEXT NOT NULL")

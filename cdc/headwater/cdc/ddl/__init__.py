@@ -23,6 +23,7 @@ from headwater.cdc.ddl.changes import (
     RenameTables,
     RowEffect,
     RowsReplaced,
+    TableComment,
     Truncate,
 )
 from headwater.cdc.ddl.statements import AlterPhase, interpret
@@ -54,6 +55,7 @@ __all__ = [
     "RowEffect",
     "RowsReplaced",
     "Syntax",
+    "TableComment",
     "TableName",
     "Truncate",
     "interpret",

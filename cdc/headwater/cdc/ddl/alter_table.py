@@ -22,6 +22,7 @@ from headwater.cdc.ddl.changes import (
     RenameColumns,
     RenameTables,
     RowsReplaced,
+    TableComment,
 )
 from headwater.cdc.ddl.columns import (
     ColumnReader,
@@ -268,6 +269,10 @@ class _Clauses:
         if verb := cursor.take_any("DISCARD", "IMPORT"):
             cursor.expect("TABLESPACE")
             self._others.append(RowsReplaced(self._table, f"{verb} TABLESPACE"))
+        elif cursor.take("COMMENT"):
+            cursor.take("=")
+            self._others.append(TableComment(self._table, cursor.string()))
+            self._after_option = True
         elif cursor.take("ORDER", "BY"):
             self._order_by()
         elif cursor.take_any("ALGORITHM", "LOCK"):

@@ -233,6 +233,13 @@ class CharacterSetChange(TableChange):
         return self.tables
 
 
+@dataclass(frozen=True, slots=True)
+class TableComment(TableChange):
+    """A table's comment set; an empty one removes it. Rows stay as they are."""
+
+    comment: str
+
+
 class RowEffect(StrEnum):
     """What an operation on partitions does to rows."""
 

@@ -27,6 +27,7 @@ from headwater.cdc.ddl import (
     RenameColumns,
     RowsReplaced,
     Syntax,
+    TableComment,
     Truncate,
 )
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
@@ -158,6 +159,8 @@ class _Draft:
                 self._change_key(change)
             case CharacterSetChange():
                 self._convert(change)
+            case TableComment(comment=comment):
+                self._comment = comment
             case PartitionChange() | RowsReplaced() | Truncate():
                 self._replace_rows(change, name)
             case ForeignKeyChange() | Irrelevant():
