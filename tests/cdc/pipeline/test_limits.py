@@ -10,7 +10,9 @@ from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
 
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, v INT)"
@@ -50,9 +52,9 @@ print(peak)
 """
 
 
-def resnapshot(origin: Origin, follower: Follower, table: str) -> None:
+def resnapshot(origin: Origin, follower: Follower, table: str, value: str = "") -> None:
     state = PipelineState.open(follower.lake, "lake", "shop")
-    state.request(f"resnapshot:{TableName(origin.database, table).escaped}", "")
+    state.request(f"resnapshot:{TableName(origin.database, table).escaped}", value)
 
 
 def test_a_value_that_the_lake_does_not_have(origin: Origin, follower: Follower) -> None:
@@ -78,6 +80,29 @@ def test_a_value_that_the_lake_does_not_have(origin: Origin, follower: Follower)
     resnapshot(origin, follower, "days")
     follower.once()
     follower.check("days", "orders")
+
+
+def test_dates_that_cannot_become_null(origin: Origin, follower: Follower) -> None:
+    origin.run("SET SESSION sql_mode = ''", ORDERS)
+    origin.run("CREATE TABLE days (id INT PRIMARY KEY, d DATE NOT NULL)")
+    origin.run("INSERT INTO days VALUES (1, '2026-01-02'), (2, '2026-01-03')")
+    follower.change(bad_dates=BadDates.NULL)
+    follower.once()
+    # Rows that are deleted have nulls in the lake's files, which is no fault.
+    origin.run("DELETE FROM days WHERE id = 2", "INSERT INTO days VALUES (3, '2026-01-03')")
+    follower.once()
+    follower.check("days", "orders")
+    origin.run("INSERT INTO days VALUES (4, 0)", "INSERT INTO orders VALUES (1, 1)")
+    follower.once()
+    follower.check("orders")
+    reason = str(follower.states()["days"].reason)
+    assert "column 'd' of type date is NOT NULL and has dates that the lake does not have" in reason
+    assert "choose to-nullable among the type mappings" in reason
+    resnapshot(origin, follower, "days", "replace")
+    follower.change(type_mapping=frozenset({TypeMapping.TO_NULLABLE}))
+    follower.once()
+    follower.check("days", "orders")
+    assert [row["d"] is None for row in follower.rows("days")] == [False, False, True]
 
 
 def test_a_type_that_the_lake_does_not_have(origin: Origin, follower: Follower) -> None:

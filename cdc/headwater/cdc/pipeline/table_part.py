@@ -7,8 +7,10 @@ from contextlib import closing
 from threading import Event
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.catalog.table.table import Table
+from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
@@ -17,7 +19,8 @@ from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
 from headwater.cdc.pipeline.log_rows import LogRows, ReadAgainError, row_schema, with_kind
 from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.storage.errors import Unavailable
+from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 
 __all__ = ["AbortedError", "TablePart"]
@@ -99,7 +102,8 @@ class TablePart:
         schema = row_schema(self._lake_table)
         try:
             with closing(self._batches(schema)) as batches:
-                reader = pa.RecordBatchReader.from_batches(schema, batches)
+                checked = map(self._check_nulls, batches)
+                reader = pa.RecordBatchReader.from_batches(schema, checked)
                 self._table.write(
                     reader, commit_user=user, commit_identifier=number, properties=properties
                 )
@@ -107,6 +111,26 @@ class TablePart:
             if self.feed is not None:
                 self.feed.abort()
         return self.range_rows + (self.log_rows.rows if self.log_rows is not None else 0)
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Check that NOT NULL columns have no dates that became null."""
+        if self._settings.bad_dates is BadDates.FAIL:
+            return batch
+        for column in self._lake_table.columns:
+            values = batch.column(column.name)
+            if column.type.nullable or not values.null_count:
+                continue
+            # Deleted rows have their key alone.
+            is_deleted = pc.equal(batch.column(ROW_KIND_COLUMN), RowKind.DELETE)
+            if values.filter(pc.invert(is_deleted)).null_count:
+                raise Invalid(
+                    f"column '{column.name}' of type {column.source_type} is NOT NULL and has "
+                    "dates that the lake does not have, which cannot become null; choose "
+                    "to-nullable among the type mappings and read the table again (headwater cdc "
+                    f"resnapshot {self._lake_table.name} --replace), or write real dates at the "
+                    "source"
+                )
+        return batch
 
     def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         if self.feed is not None:
