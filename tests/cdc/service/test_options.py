@@ -84,8 +84,8 @@ def test_a_file_has_the_same_names(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("source: [", "is not YAML: "),
-        ("- a\n- b\n", "is not a list of options"),
-        ("", "is not a list of options"),
+        ("- a\n- b\n", "does not map options to values"),
+        ("", "does not map options to values"),
         ("source: mysql://u@h\ntarget: x\ninclude: a.b\nfoo: 1\n", "option 'foo' is not known"),
         ("source: mysql://u@h\ntarget: x\ninclude: {a: b}\n", "option 'include' is {'a': 'b'}"),
     ],

@@ -109,6 +109,34 @@ def test_wrong_options_create_nothing(
     rejected(lake, {**options, **changed}, message)
 
 
+@pytest.mark.parametrize(
+    ("table_options", "problem"),
+    [
+        ({"bucket": "x"}, "option 'bucket' must be an integer, not 'x'; correct it among"),
+        ({"merge-engine": "first-row"}, "merge-engine is first-row, and deduplicate is needed"),
+        ({"merge-engine": "partial-update"}, "merge-engine is partial-update, and"),
+        ({"ignore-delete": True}, "ignore-delete keeps deleted rows"),
+        ({"deduplicate.ignore-delete": True}, "ignore-delete keeps deleted rows"),
+        ({"sequence.field": "item"}, "sequence.field is set; leave the option out"),
+        ({"rowkind.field": "item"}, "rowkind.field is set; leave the option out"),
+        ({"bucket": -2}, "bucket is -2, which hides rows until a compaction"),
+        ({"record-level.expire-time": "1 d"}, "record-level.expire-time is set"),
+        ({"primary-key": "item"}, "define the primary-key either as a key or as an option"),
+        ({"partition": "item", "bucket": 2}, "in two partitions unless bucket is -1"),
+        ({"bucket": 2, "bucket-key": "zz"}, "zz"),
+        ({"file.format": "lance-like"}, "does not yet write tables with file.format=lance-like"),
+    ],
+    ids=str,
+)
+def test_table_options_that_make_another_table_create_nothing(
+    lake: Lake, options: dict[str, Any], table_options: dict[str, Any], problem: str
+) -> None:
+    options = {**options, "table_options": table_options}
+    rejected(lake, options, "pipeline 'shop' cannot start: table ", problem)
+    (finding,) = lake.cdc.check(**options)
+    assert problem in f"{finding.problem}; {finding.remedy}"
+
+
 def test_a_wrong_password(
     lake: Lake, options: dict[str, Any], new_user: Callable[..., str]
 ) -> None:

@@ -59,6 +59,27 @@ def test_an_existing_table_that_differs_is_rejected(lake: Lake) -> None:
         check_existing(lake, "copy.nothing", ORDERS)
 
 
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        ({"merge-engine": "aggregation"}, "merge-engine is aggregation, and deduplicate is needed"),
+        ({"ignore-delete": "true"}, "ignore-delete keeps deleted rows"),
+        ({"sequence.field": "note"}, "sequence.field is set"),
+        ({"bucket": "2", "partition": "note"}, "its partition column 'note' is not in the primary"),
+    ],
+    ids=str,
+)
+def test_an_existing_table_that_drops_rows_is_rejected(
+    lake: Lake, options: dict[str, str], difference: str
+) -> None:
+    lake.create_table("copy.orders", target_schema(ORDERS, options))
+    with pytest.raises(Invalid, match=difference):
+        check_existing(lake, "copy.orders", ORDERS)
+    other = {"bucket": "-1", "partition": "note", "changelog-producer": "lookup"}
+    lake.create_table("copy.others", target_schema(ORDERS, other))
+    check_existing(lake, "copy.others", ORDERS)
+
+
 def test_two_tables_of_one_name_are_rejected() -> None:
     names = [TableName("shop", "orders"), TableName("shop", "items")]
     assert target_names(names, "copy") == {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
@@ -11,8 +11,9 @@ from headwater.cdc.mysql.text_values import quoted
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.target_tables import check_options
 from headwater.client.lake import Lake
-from headwater.storage.errors import Forbidden, Invalid, NotFound
+from headwater.storage.errors import Forbidden, Invalid, NotFound, Unsupported
 
 __all__ = ["start_findings"]
 
@@ -47,7 +48,11 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
     findings += (finding for finding in tables.findings if finding.table in chosen)
     findings += _privileges(server, followed)
     findings += _clashes(chosen, settings.target)
-    findings += _target(lake, settings.target) or _existing(lake, settings, followed)
+    options = _options(settings.table_options)
+    findings += options
+    findings += _target(lake, settings.target) or _tables(
+        lake, settings, followed, is_new_checked=not options
+    )
     return findings
 
 
@@ -104,22 +109,40 @@ def _target(lake: Lake, target: str) -> list[Finding]:
     return []
 
 
-def _existing(
-    lake: Lake, settings: PipelineSettings, tables: Sequence[SourceTable]
+def _options(options: Mapping[str, str]) -> list[Finding]:
+    """Options of the lake's tables that none of them can have."""
+    try:
+        check_options(options)
+    except Invalid as error:
+        return [_finding("table options", error)]
+    return []
+
+
+def _tables(
+    lake: Lake,
+    settings: PipelineSettings,
+    tables: Sequence[SourceTable],
+    *,
+    is_new_checked: bool,
 ) -> list[Finding]:
-    """Tables of the lake that have another schema."""
+    """Tables of the lake that have another schema, or cannot be created."""
     targets = Targets(lake, settings)
     present = {name.lower() for name in lake.list_tables(settings.target)}
     findings = []
     for table in tables:
-        if table.name.table.lower() not in present:
+        if table.name.table.lower() not in present and not is_new_checked:
             continue
         target = targets.name(table.name)
         try:
             targets.check(target, table)
-        except Invalid as error:
-            problem, _, remedy = error.message.rpartition("; ")
-            problem = problem.partition(": ")[2]
-            subject = f"table {target} of the lake"
-            findings.append(Finding(subject, problem, remedy, table.name))
+        except (Invalid, Unsupported) as error:
+            findings.append(_finding(f"table {target} of the lake", error, table.name))
     return findings
+
+
+def _finding(subject: str, error: Invalid | Unsupported, table: TableName | None = None) -> Finding:
+    """What an error says, whose problem follows its subject and goes before the remedy."""
+    problem, _, remedy = error.message.rpartition("; ")
+    if not problem:
+        problem, remedy = remedy, "correct it among the table options"
+    return Finding(subject, problem.partition(": ")[2] or problem, remedy, table)

@@ -8,7 +8,12 @@ from dataclasses import replace
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.sink.target_tables import check_existing, target_names, target_schema
+from headwater.cdc.sink.target_tables import (
+    check_existing,
+    check_new,
+    target_names,
+    target_schema,
+)
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.change import SchemaChange, SetOption
@@ -49,8 +54,14 @@ class Targets:
         return self._lake.table_exists(target)
 
     def check(self, target: str, source: SourceTable) -> None:
-        """Check that an existing table can follow a source's; Invalid."""
+        """Check that a table can follow a source's, whether it exists or not.
+
+        Raises:
+            Invalid: It is another table, or the options do not fit it.
+            Unsupported: Headwater does not write such a table.
+        """
         if not self.exists(target):
+            check_new(target, source, self._settings.table_options)
             return
         check_existing(self._lake, target, source)
         other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)

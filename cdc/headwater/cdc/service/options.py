@@ -139,7 +139,9 @@ class PipelineOptions(BaseModel):
             text = " ".join(str(error).split())
             raise Invalid(f"{path} is not YAML: {text}; write one 'option: value' a line") from None
         if not isinstance(values, Mapping):
-            raise Invalid(f"{path} is not a list of options; write one 'option: value' a line")
+            raise Invalid(
+                f"{path} does not map options to values; write one 'option: value' a line"
+            )
         return PipelineOptions.parse(values, str(path))
 
     def address(self) -> Address:

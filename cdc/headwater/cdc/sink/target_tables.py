@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
+from headwater.storage.options.choices import MergeEngine
+from headwater.storage.options.field_options import RECORD_EXPIRE_TIME
+from headwater.storage.options.table_options import TableOptions
+from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.types.data_type import DataField
+from headwater.storage.write.creation import refuse_unwritable
 
-__all__ = ["check_existing", "target_names", "target_schema"]
+__all__ = ["check_existing", "check_new", "check_options", "target_names", "target_schema"]
+
+_POSTPONE_BUCKET = -2
+# With these a table drops or reorders rows by itself.
+_UNLIKE_OPTIONS = (
+    "sequence.field",
+    "rowkind.field",
+    RECORD_EXPIRE_TIME,
+    "partition.expiration-time",
+)
 
 
 def target_names(sources: Iterable[TableName], database: str) -> Mapping[TableName, str]:
@@ -57,6 +71,42 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
     )
 
 
+def check_options(options: Mapping[str, str]) -> None:
+    """Check that tables with some options have the source's rows.
+
+    Raises:
+        Invalid: An option has a wrong value, or makes a table other than its source.
+    """
+    problems = list(_unlike(TableOptions(options)))
+    if problems:
+        raise Invalid(
+            f"the lake's tables would not have the source's rows: {', '.join(problems)}; leave the "
+            "option out"
+        )
+
+
+def check_new(target: str, source: SourceTable, options: Mapping[str, str]) -> None:
+    """Check that a table can be created in the lake, and can follow a source's table.
+
+    Args:
+        target: The lake's table.
+        source: The table of the source.
+        options: Table options.
+
+    Raises:
+        Invalid: The options do not fit the table.
+        Unsupported: Headwater does not write such a table.
+    """
+    schema = target_schema(source, options)
+    refuse_unwritable(target, schema, "use that engine")
+    differences = _differences(new_table_schema(schema, 0), source)
+    if differences:
+        raise Invalid(
+            f"table {target} of the lake would differ from {source.name} of the source: "
+            f"{', '.join(differences)}; choose other table options"
+        )
+
+
 def check_existing(lake: Lake, target: str, source: SourceTable) -> None:
     """Check that an existing table of the lake can follow a source's table.
 
@@ -90,4 +140,23 @@ def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
         differences.append(
             f"its primary key is ({', '.join(schema.primary_keys)}), and ({key}) is needed"
         )
-    return differences
+    outside = [name for name in schema.partition_keys if name not in source.primary_key]
+    if outside and not schema.crosses_partitions:
+        differences.append(
+            f"its partition column '{outside[0]}' is not in the primary key, so that a row that "
+            "moves would be in two partitions unless bucket is -1"
+        )
+    return [*differences, *_unlike(schema.table_options)]
+
+
+def _unlike(options: TableOptions) -> Iterator[str]:
+    """Options with which a table's rows are not those that were written."""
+    if options.merge_engine is not MergeEngine.DEDUPLICATE:
+        yield f"merge-engine is {options.merge_engine}, and deduplicate is needed"
+    if options.ignore_delete:
+        yield "ignore-delete keeps deleted rows"
+    if options.bucket == _POSTPONE_BUCKET:
+        yield "bucket is -2, which hides rows until a compaction"
+    for name in _UNLIKE_OPTIONS:
+        if name in options.raw:
+            yield f"{name} is set"

@@ -141,6 +141,7 @@ def check(
     exclude: Exclude = None,
     password_file: PasswordFile = None,
     type_mapping: TypeMapping = None,
+    table_option: TableOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List what keeps a new pipeline from following its tables, each with a remedy.
@@ -149,7 +150,7 @@ def check(
     at, and nothing is created. The exit code is 1 if there is something.
     """
     if file is not None:
-        if source or include or target or exclude or type_mapping:
+        if source or include or target or exclude or type_mapping or table_option:
             raise typer.BadParameter("give either a file or options")
         options = _from_file("headwater cdc check", file, {"password_file": password_file})
     else:
@@ -160,6 +161,7 @@ def check(
             "exclude": exclude,
             "password-file": password_file,
             "type-mapping": type_mapping,
+            "table-options": pairs(table_option, "--table-option"),
         }
         options = _options("headwater cdc check", values)
     from headwater.cdc.service.running import check as find
