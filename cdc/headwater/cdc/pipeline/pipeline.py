@@ -132,7 +132,7 @@ class _Session:
             start, self._settings.memory_bytes, self._settings.selection().matches
         )
         with closing(log) as reader:
-            states = _by_name(plan)
+            states = self._selected(plan)
             self._joining.begin(states)
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
@@ -143,6 +143,15 @@ class _Session:
                 plan, states = self._next(plan, states, reader)
         self._end(plan, states)
         return all(state.is_followed or not state.reason for state in states.values())
+
+    def _selected(self, plan: BatchPlan) -> States:
+        """The tables of a plan that are still selected.
+
+        The log has no rows of the others. They leave the pipeline with the next plan, and are read
+        anew if they are selected again.
+        """
+        matches = self._settings.selection().matches
+        return {name: state for name, state in _by_name(plan).items() if matches(name)}
 
     def _check_start(self, lake: Lake) -> None:
         """Check a new pipeline, before anything is created."""

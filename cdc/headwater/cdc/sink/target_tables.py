@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.client.lake import Lake
@@ -129,7 +130,15 @@ def check_existing(lake: Lake, target: str, source: SourceTable) -> None:
 
 def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
     existing = {field.name: str(field.type) for field in schema.fields}
-    wanted = {column.name: str(column.type) for column in source.columns}
+    # Columns of the key are NOT NULL in the lake, whatever the type mapping.
+    wanted = {
+        column.name: str(
+            replace(column.type, nullable=False)
+            if column.name in source.primary_key
+            else column.type
+        )
+        for column in source.columns
+    }
     differences = [f"column '{name}' is missing" for name in wanted if name not in existing]
     differences += [f"column '{name}' is not the source's" for name in existing.keys() - wanted]
     for name, type_ in wanted.items():
