@@ -112,6 +112,12 @@ class SourceServer:
             for statement in statements:
                 cursor.execute(statement)
 
+    def run_as_root(self, statement: str) -> None:
+        """Run a statement that the tests' user may not run."""
+        socket = str(self.folder / "socket")
+        with self._connect(unix_socket=socket, user="root") as root, root.cursor() as cursor:
+            cursor.execute(statement)
+
     def select(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query."""
         with self.session() as cursor:

@@ -20,7 +20,13 @@ from headwater.storage.errors import Forbidden, Invalid, Unavailable
         ("mysql://u@", "the host is missing"),
         ("mysql://h:3306", "the user is missing"),
         ("mysql://u@h/shop", "a database is named; choose tables with --include"),
+        ("mysql://u@h:99999", "the port is 99999, and not between 1 and 65535"),
         ("mysql://u@h?ssl=1", "the option 'ssl' is not known"),
+        ("mysql://u@h?ssl-mode=a&ssl-mode=b", "the option 'ssl-mode' is there twice"),
+        ("mysql://u@h?ssl-mode=on", "ssl-mode is 'on', and not one of disabled, preferred, req"),
+        ("mysql://u@h?ssl-cert=c.pem", "ssl-cert and ssl-key are needed together"),
+        ("mysql://u@h?ssl-mode=required&ssl-ca=c.pem", "ssl-mode required verifies nothing"),
+        ("mysql://u@h?ssl-cert=c&ssl-key=k", "ssl-mode preferred does not require encryption"),
     ],
 )
 def test_bad_addresses_are_rejected(text: str, problem: str) -> None:

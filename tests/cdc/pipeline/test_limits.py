@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
@@ -45,7 +44,7 @@ def watch():
 watcher = Thread(target=watch)
 watcher.start()
 with connect(values["lake"]) as lake:
-    Pipeline(lake, Address(**values["address"]), settings).run(once=True)
+    Pipeline(lake, Address(*values["address"]), settings).run(once=True)
 ended.set()
 watcher.join()
 print(peak)
@@ -151,7 +150,7 @@ def peak_memory(origin: Origin, lake: Path) -> int:
     """Run the pipeline in a process of its own; the most memory that it had, in KiB."""
     values = {
         "lake": str(lake),
-        "address": asdict(origin.address),
+        "address": [getattr(origin.address, name) for name in ("host", "port", "user", "password")],
         "include": [f"{origin.database}.*"],
     }
     done = subprocess.run(

@@ -313,33 +313,24 @@ def test_wrong_addresses_and_passwords(
         assert password not in caught.value.message
     reader = f"cdc_reader_{origin.database[-6:]}@'127.0.0.1'"
     name = reader.partition("@")[0]
-    as_root(source, f"CREATE USER {reader} IDENTIFIED BY 'secret'")
+    source.run_as_root(f"CREATE USER {reader} IDENTIFIED BY 'secret'")
     try:
-        as_root(source, f"GRANT SELECT ON `{origin.database}`.* TO {reader}")
+        source.run_as_root(f"GRANT SELECT ON `{origin.database}`.* TO {reader}")
         with pytest.raises(Invalid, match=r"REPLICATION SLAVE.*; GRANT"):
             start(address.host, address.port, name, "secret")
         assert follower.lake.list_tables("lake") == []
-        as_root(source, f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
+        source.run_as_root(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
         if origin.server.flavour == "mysql":
             with pytest.raises(Invalid, match="GRANT XA_RECOVER_ADMIN ON"):
                 start(address.host, address.port, name, "secret")
-            as_root(source, f"GRANT XA_RECOVER_ADMIN ON *.* TO {reader}")
+            source.run_as_root(f"GRANT XA_RECOVER_ADMIN ON *.* TO {reader}")
         start(address.host, address.port, name, "secret")
         follower.check("t")
-        as_root(source, f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")
+        source.run_as_root(f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")
         with pytest.raises(Forbidden, match=name):
             start(address.host, address.port, name, "secret")
     finally:
-        as_root(source, f"DROP USER {reader}")
-
-
-def as_root(source: SourceServer, statement: str) -> None:
-    """Run a statement that the tests' user may not run."""
-    import pymysql
-
-    path = str(source.folder / "socket")
-    with pymysql.connect(unix_socket=path, user="root") as root, root.cursor() as cursor:
-        cursor.execute(statement)
+        source.run_as_root(f"DROP USER {reader}")
 
 
 def test_nobody_listens(origin: Origin, follower: Follower) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
+from headwater.cdc.mysql.encryption import Encryption
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meaning"]
@@ -52,12 +53,14 @@ class Address:
     Attributes:
         host, port, user: As in the URL.
         password: The password; it is not shown.
+        encryption: How connections are encrypted.
     """
 
     host: str
     port: int
     user: str
     password: str = field(repr=False)
+    encryption: Encryption = field(default_factory=Encryption)
 
     @staticmethod
     def from_url(text: str, password: str | None = None) -> Address:
@@ -80,14 +83,20 @@ class Address:
             problem = "the user is missing"
         elif url.database:
             problem = "a database is named; choose tables with --include"
-        elif url.query:
-            problem = f"the option '{next(iter(url.query))}' is not known"
+        elif url.port is not None and not 0 < url.port < 1 << 16:
+            problem = f"the port is {url.port}, and not between 1 and 65535"
         elif url.password and password:
             problem = "the password is given twice"
+        encryption = Encryption()
+        try:
+            encryption = Encryption.from_options(url.query)
+        except Invalid as error:
+            problem = problem or error.message
         if problem is not None or not url.host or not url.username:
             raise Invalid(f"source '{_hidden(text)}': {problem}; write {_URL_FORM}")
         known = url.password if isinstance(url.password, str) else None
-        return Address(url.host, url.port or _DEFAULT_PORT, url.username, password or known or "")
+        password = password or known or ""
+        return Address(url.host, url.port or _DEFAULT_PORT, url.username, password, encryption)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -218,6 +227,7 @@ def connected(address: Address, **options: object) -> pymysql.Connection:
         charset="utf8mb4",
         autocommit=True,
         connect_timeout=_CONNECT_SECONDS,
+        **address.encryption.connection_options(),
         **options,
     )
 
