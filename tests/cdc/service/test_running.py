@@ -112,7 +112,7 @@ def test_wrong_options_create_nothing(
 @pytest.mark.parametrize(
     ("table_options", "problem"),
     [
-        ({"bucket": "x"}, "option 'bucket' must be an integer, not 'x'; correct it among"),
+        ({"bucket": "x"}, "option 'bucket' must be an integer, not 'x'; correct it"),
         ({"merge-engine": "first-row"}, "merge-engine is first-row, and deduplicate is needed"),
         ({"merge-engine": "partial-update"}, "merge-engine is partial-update, and"),
         ({"ignore-delete": True}, "ignore-delete keeps deleted rows"),
@@ -178,6 +178,9 @@ def test_tables_that_cannot_be_followed_are_named_together(
         "CREATE TABLE keyless (a INT)",
         "CREATE TABLE cdc_state (id INT PRIMARY KEY)",
         "CREATE TABLE Orders (id INT PRIMARY KEY)",
+        "CREATE TABLE `orders$1` (id INT PRIMARY KEY)",
+        "CREATE TABLE kinds (id INT PRIMARY KEY, _VALUE_KIND INT)",
+        "CREATE TABLE sets (id SET('a', 'b') PRIMARY KEY)",
     )
     lake.create_table(
         "lake.orders",
@@ -191,13 +194,20 @@ def test_tables_that_cannot_be_followed_are_named_together(
         f"table {store.database}.keyless: it has no primary key",
         "are both table lake.orders of the lake",
         "table lake.cdc_state of the lake is where pipelines keep their state",
-        "table lake.orders of the lake: column 'item' is missing, column 'note' is not the "
-        "source's, column 'id' is BIGINT NOT NULL, and INT NOT NULL is needed; drop it",
+        f"for {store.database}.orders$1: 'orders$1' is not a table name",
+        f"for {store.database}.kinds: column name '_VALUE_KIND' is reserved",
+        f"for {store.database}.sets: primary key column 'id' must not be of a nested type",
+        f"table lake.orders of the lake, for {store.database}.orders: column 'item' is missing, "
+        "column 'note' is not the source's, column 'id' is BIGINT NOT NULL, and INT NOT NULL is "
+        "needed; drop it",
     )
     findings = lake.cdc.check(**options)
-    assert len(findings) == 4
+    assert len(findings) == 7
     assert all(finding.problem and finding.remedy for finding in findings)
-    left_out = [f"{store.database}.{name}" for name in ("keyless", "cdc_state", "orders")]
+    left_out = [
+        f"{store.database}.{name}"
+        for name in ("keyless", "cdc_state", "orders", "orders$1", "kinds", "sets")
+    ]
     assert lake.cdc.check(**options, exclude=[*left_out, f"{store.database}.Orders"]) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
@@ -114,7 +115,7 @@ def _options(options: Mapping[str, str]) -> list[Finding]:
     try:
         check_options(options)
     except Invalid as error:
-        return [_finding("table options", error)]
+        return [_finding("table options", error, "correct it")]
     return []
 
 
@@ -136,13 +137,18 @@ def _tables(
         try:
             targets.check(target, table)
         except (Invalid, Unsupported) as error:
-            findings.append(_finding(f"table {target} of the lake", error, table.name))
+            subject = f"table {target} of the lake, for {table.name}"
+            finding = _finding(subject, error, "rename it, or choose other types or table options")
+            remedy = f"{finding.remedy}, or leave the table out with --exclude"
+            findings.append(replace(finding, remedy=remedy, table=table.name))
     return findings
 
 
-def _finding(subject: str, error: Invalid | Unsupported, table: TableName | None = None) -> Finding:
+def _finding(subject: str, error: Invalid | Unsupported, default_remedy: str) -> Finding:
     """What an error says, whose problem follows its subject and goes before the remedy."""
     problem, _, remedy = error.message.rpartition("; ")
     if not problem:
-        problem, remedy = remedy, "correct it among the table options"
-    return Finding(subject, problem.partition(": ")[2] or problem, remedy, table)
+        problem, remedy = remedy, default_remedy
+    if problem.startswith(("table ", "the lake's tables ")):
+        problem = problem.partition(": ")[2] or problem
+    return Finding(subject, problem, remedy)

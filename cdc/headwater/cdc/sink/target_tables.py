@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.queries.names import check_table_name
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
@@ -95,9 +97,10 @@ def check_new(target: str, source: SourceTable, options: Mapping[str, str]) -> N
         options: Table options.
 
     Raises:
-        Invalid: The options do not fit the table.
+        Invalid: The lake does not have tables of that name; or the options do not fit the table.
         Unsupported: Headwater does not write such a table.
     """
+    check_table_name(Identifier.parse(target))
     schema = target_schema(source, options)
     refuse_unwritable(target, schema, "use that engine")
     differences = _differences(new_table_schema(schema, 0), source)
