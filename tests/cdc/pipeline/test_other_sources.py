@@ -36,9 +36,14 @@ class Servers:
         self._stack = stack
         self._folders: dict[int, Path] = {}
 
-    def start(self, number: int) -> Origin:
-        """A new server with an id, whose log is empty, and a database ``shop``."""
-        settings = (*LOG, f"--server-id={number}")
+    def start(self, number: int, *more: str) -> Origin:
+        """A new server with an id, whose log is empty, and a database ``shop``.
+
+        Args:
+            number: The id.
+            more: More settings.
+        """
+        settings = (*LOG, f"--server-id={number}", *more)
         if self.is_mysql:
             server = self._stack.enter_context(mysql_server(*settings, *MYSQL_LOG))
         else:
@@ -70,8 +75,8 @@ class Servers:
                 "START SLAVE",
             )
 
-    def promote(self, replica: Origin, source: Origin) -> None:
-        """Let a replica be the source, when it has all that its source has."""
+    def wait_for(self, replica: Origin, source: Origin) -> None:
+        """Wait until a replica has all that its source has."""
         if self.is_mysql:
             ((position,),) = source.server.rows("SELECT @@global.gtid_executed")
             wait = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', 60)"
@@ -79,6 +84,10 @@ class Servers:
             ((position,),) = source.server.rows("SELECT @@gtid_binlog_pos")
             wait = f"SELECT MASTER_GTID_WAIT('{position}', 60)"
         assert replica.server.rows(wait) == ((0,),)
+
+    def promote(self, replica: Origin, source: Origin) -> None:
+        """Let a replica be the source, when it has all that its source has."""
+        self.wait_for(replica, source)
         replica.run("STOP REPLICA" if self.is_mysql else "STOP SLAVE")
 
     @contextmanager
@@ -191,6 +200,41 @@ def test_a_replica_takes_over(servers: Servers, lake: Lake) -> None:
     follower.check("t")
     follower.origin = primary
     with pytest.raises(Conflict, match="lacks transactions"):
+        follower.once()
+
+
+@pytest.mark.parametrize("setting", ["--binlog-do-db=other", "--binlog-ignore-db=shop"])
+def test_a_database_that_is_not_logged(servers: Servers, lake: Lake, setting: str) -> None:
+    origin = servers.start(1, setting)
+    name = setting.removeprefix("--").partition("=")[0]
+    problem = f"setting {name}: it keeps changes of database shop out of the log; change {name}"
+    with pytest.raises(Invalid, match=problem):
+        follow(origin, lake)
+    follower = Follower(origin, lake)
+    origin.run("CREATE DATABASE other", "CREATE TABLE other.u (id INT PRIMARY KEY, v INT)")
+    follower.change(include=("other.*",))
+    follower.once()
+    assert set(follower.phases()) == {"u"}
+    # A pipeline that has begun is not given other databases either.
+    follower.change(include=("other.*", "shop.*"))
+    with pytest.raises(Conflict, match=problem):
+        follower.once()
+
+
+def test_a_replica_that_does_not_log_what_it_replicates(servers: Servers, lake: Lake) -> None:
+    name = "log_replica_updates" if servers.is_mysql else "log_slave_updates"
+    primary, replica = servers.start(1), servers.start(2, f"--{name.replace('_', '-')}=OFF")
+    if not servers.is_mysql:
+        replica.run("DROP DATABASE IF EXISTS shop")
+        servers.forget_log(replica)
+    servers.replicate(replica, primary)
+    follower = follow(primary, lake)
+    servers.wait_for(replica, primary)
+    follower.origin = replica
+    with pytest.raises(Conflict, match=name if servers.is_mysql else "lacks transactions"):
+        follower.once()
+    follower.change(name="another")
+    with pytest.raises(Invalid, match=f"setting {name}: it is OFF on a replica"):
         follower.once()
 
 

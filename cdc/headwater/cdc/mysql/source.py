@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 
@@ -14,6 +14,7 @@ from headwater.cdc.mysql.log_stream import LogStream
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
+from headwater.cdc.mysql.unlogged_changes import unlogged_changes
 from headwater.storage.errors import (
     Conflict,
     HeadwaterError,
@@ -146,6 +147,19 @@ class MySQLSource:
                     f"pipeline is at '{position}'; {_REMEDY}, and keep the log for longer: "
                     "binlog_expire_logs_seconds"
                 )
+
+    def check_logs(self, databases: Collection[str]) -> None:
+        """Check that the server logs all changes of some databases.
+
+        Raises:
+            Conflict: Its settings keep changes out of the log.
+        """
+        findings = unlogged_changes(self._server, databases)
+        if findings:
+            raise Conflict(
+                f"the source at {self.address} does not log all changes: "
+                f"{'; '.join(map(str, findings))}; then {_REMEDY}"
+            )
 
     def log_bytes_after(self, file: str, offset: int) -> int | None:
         """How many bytes of the log follow an offset in one of its files; None if not known.

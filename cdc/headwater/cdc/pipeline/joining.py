@@ -53,6 +53,11 @@ class Joining:
         """Whether tables wait to be followed."""
         return bool(self._wanted or self._read)
 
+    @property
+    def wanted(self) -> frozenset[TableName]:
+        """Tables whose definition is not known yet."""
+        return frozenset(self._wanted)
+
     def begin(self, states: States) -> None:
         """Look for tables that are not followed yet."""
         tables = read_tables(self._source.server, mapping=self._settings.type_mapping)

@@ -134,6 +134,8 @@ class _Session:
         with closing(log) as reader:
             states = self._selected(plan)
             self._joining.begin(states)
+            names = {*states, *self._joining.wanted}
+            self._source.check_logs({name.database for name in names})
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
             while True:

@@ -9,6 +9,7 @@ from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.text_values import quoted
+from headwater.cdc.mysql.unlogged_changes import unlogged_changes
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
@@ -37,6 +38,8 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
     chosen = sorted(name for name in names if selection.matches(name))
     followed = [table for table in tables.followed if selection.matches(table.name)]
     findings = server.findings()
+    if not findings:
+        findings += unlogged_changes(server, {name.database for name in chosen})
     for pattern in selection.include:
         if not any(pattern.matches(name) for name in names):
             findings.append(
