@@ -149,8 +149,8 @@ class _Session:
     def _selected(self, plan: BatchPlan) -> States:
         """The tables of a plan that are still selected.
 
-        The log has no rows of the others. They leave the pipeline with the next plan, and are read
-        anew if they are selected again.
+        The log has no rows of the others. They leave the pipeline with the next plan, and begin
+        with a snapshot if they are selected again.
         """
         matches = self._settings.selection().matches
         return {name: state for name, state in _by_name(plan).items() if matches(name)}
