@@ -11,7 +11,6 @@ from threading import Event, Lock, Thread
 import pyarrow as pa
 
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
 from headwater.cdc.mysql.positions import Position, union
 from headwater.cdc.mysql.source import MySQLSource
@@ -208,7 +207,7 @@ class RangeFeed:
     def _read(self, part: KeyRange) -> None:
         source = self._source
         with source.consistent_read(self._seen) as read:
-            check_definition(read.server, self._table)
+            read.check(self._table)
             for batch in read_range(
                 read.server.connection,
                 source.address,

@@ -15,7 +15,7 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
@@ -186,7 +186,7 @@ class SchemaEvents:
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
         reason = result.rereads
-        if not reason and result.renames and (state.reading or _look_alike(old, result.table)):
+        if not reason and result.renames and state.is_ahead:
             # Rows that were read ahead of the log may have the values under their new names.
             reason = "columns were renamed while rows were read"
         state = state.with_source(result.table)
@@ -231,7 +231,7 @@ class SchemaEvents:
             del event.states[old]
             event.joining.forget(old)
             event.states[new] = replace(state, target=target)
-            if state.reading is not None:
+            if state.is_ahead:
                 # Rows that were read ahead of the log may be of another table of its name.
                 event.states[new] = read_again(
                     event.states[new], "it was renamed while rows were read", event.batch.end
@@ -254,13 +254,6 @@ class _Event:
     states: dict[TableName, TableState]
     batch: LogBatch
     joining: Joining
-
-
-def _look_alike(one: SourceTable, other: SourceTable) -> bool:
-    """Whether the source's definition does not tell one from the other."""
-    return [(column.name, column.source_type) for column in one.columns] == [
-        (column.name, column.source_type) for column in other.columns
-    ]
 
 
 def _concerned(states: States, change: Change) -> list[TableName]:
