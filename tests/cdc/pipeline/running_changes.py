@@ -39,7 +39,7 @@ class _ChangingProgress(ProgressLog):
 
 
 def follow_changes(follower: Follower, *changes: Callable[[], None]) -> None:
-    """Follow the source while it changes.
+    """Follow the source while it changes, until the lake has all of it.
 
     Args:
         follower: A pipeline that has all that the source has.
@@ -48,3 +48,5 @@ def follow_changes(follower: Follower, *changes: Callable[[], None]) -> None:
     pipeline = follower.pipeline()
     pipeline.progress = _ChangingProgress(follower, pipeline, changes)
     pipeline.run()
+    # The last states were not recorded.
+    follower.once()

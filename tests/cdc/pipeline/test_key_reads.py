@@ -27,6 +27,9 @@ CYCLES = {
         "UPDATE t SET c = 25 WHERE id = 2",
         "ALTER TABLE t RENAME COLUMN c TO a",
     ),
+    "two columns swap their names and places at once": (
+        "ALTER TABLE t CHANGE a b INT, CHANGE b a INT AFTER id",
+    ),
     "two columns swap their names and places": (
         "ALTER TABLE t RENAME COLUMN a TO c",
         "ALTER TABLE t RENAME COLUMN b TO a",
