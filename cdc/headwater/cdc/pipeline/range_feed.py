@@ -109,8 +109,7 @@ class RangeFeed:
         self._aborted.set()
         for thread in self._threads:
             thread.join()
-        # Its transaction keeps others from changing the table.
-        self._ranges.close()
+        self._end_division()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, until the feed has ended.
@@ -137,13 +136,19 @@ class RangeFeed:
         """How far it came; waits for its threads, whose rows somebody must take."""
         for thread in self._threads:
             thread.join()
-        self._ranges.close()
+        self._end_division()
         until = self._until
         if self._failed is not None:
             until = self._failed[1]
         elif self._reached_end:
             until = ()
         return FeedResult(until, self._settled, self._rows)
+
+    def _end_division(self) -> None:
+        """End the transaction that divides the table, which keeps others from changing it."""
+        # A writer that fails does so while another thread waits for the result.
+        with self._lock:
+            self._ranges.close()
 
     # Threads ----------------------------------------------------------------------------------
 
