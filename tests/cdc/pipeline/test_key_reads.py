@@ -88,3 +88,25 @@ def test_another_table_of_the_name(origin: Origin, follower: Follower) -> None:
 
     follow_changes(follower, change)
     follower.check("t", "u")
+
+
+def test_rows_that_are_gone_when_they_are_read(origin: Origin, follower: Follower) -> None:
+    types = (
+        *("TINYINT(1)", "TINYINT", "INT", "BIGINT UNSIGNED", "FLOAT", "DOUBLE", "YEAR"),
+        *("DECIMAL(10, 2)", "DECIMAL(38, 30)", "DECIMAL(3, 3)", "BIT(1)", "BIT(20)"),
+        *("CHAR(3)", "VARCHAR(9)", "TEXT", "JSON", "ENUM('a', 'b')"),
+        *("BINARY(4)", "VARBINARY(9)", "BLOB", "DATE", "TIME", "TIME(6)"),
+        *("DATETIME", "DATETIME(6)", "TIMESTAMP(3)"),
+    )
+    columns = ", ".join(f"c{number} {type_} NOT NULL" for number, type_ in enumerate(types))
+    values = "0, 1, 1, 1, 1, 1, 2001, 1, 1, 0.5, b'1', b'1', 'abc', 'a', 'a', '[]', 'a', 'a', "
+    values += "'a', 'a', '2024-01-02', '1:02', '1:02', '2024-01-02', '2024-01-02', '2024-01-02'"
+    origin.run(
+        f"CREATE TABLE t (id INT PRIMARY KEY, n INT, {columns})",
+        f"INSERT INTO t VALUES (1, 0, {values}), (2, 0, {values})",
+    )
+    follower.once()
+    origin.session(MINIMAL, "UPDATE t SET n = 1")
+    origin.run("DELETE FROM t WHERE id = 1")
+    follower.once()
+    follower.check("t")

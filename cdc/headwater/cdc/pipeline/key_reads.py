@@ -139,8 +139,5 @@ def _any_values(type_: pa.DataType, count: int) -> pa.Array:
         )
     if pa.types.is_binary(type_) or pa.types.is_string(type_):
         return pa.repeat(pa.scalar("", pa.string()), count).cast(type_)
-    return (
-        pa.array(np.zeros(count, np.int32))
-        .cast(pa.int64() if pa.types.is_timestamp(type_) else type_)
-        .cast(type_)
-    )
+    zeros = pa.py_buffer(bytes((count * type_.bit_width + 7) // 8))
+    return pa.Array.from_buffers(type_, count, [None, zeros])
