@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.pipeline.running_changes import follow_changes
 
 TABLES = (
     "CREATE TABLE customers (id INT PRIMARY KEY, code VARCHAR(10) UNIQUE, name TEXT)",
@@ -62,3 +63,63 @@ def test_a_foreign_key_that_is_dropped_before_it_is_noticed(
     origin.run(f"ALTER TABLE orders DROP FOREIGN KEY {name}")
     follower.once()
     follower.check(*ALL)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE orders RENAME COLUMN customer TO x",
+            "ALTER TABLE orders RENAME COLUMN former TO customer",
+            "ALTER TABLE orders RENAME COLUMN x TO former",
+        ),
+        ("ALTER TABLE customers RENAME COLUMN id TO x, RENAME COLUMN former TO id",),
+        ("RENAME TABLE orders TO purchases",),
+        ("RENAME TABLE customers TO clients",),
+    ],
+)
+def test_names_that_change_before_foreign_keys_are_read(
+    origin: Origin, follower: Follower, statements: tuple[str, ...]
+) -> None:
+    origin.run("ALTER TABLE orders ADD former INT", "ALTER TABLE customers ADD former INT")
+    follower.once()
+
+    def change() -> None:
+        origin.run("DELETE FROM customers WHERE id = 1", *statements)
+
+    follow_changes(follower, change)
+    follower.check(*follower.states())
+
+
+def test_a_child_that_a_copy_replaces(origin: Origin, follower: Follower) -> None:
+    def replace_notes() -> None:
+        origin.run(
+            "CREATE TABLE _notes_new LIKE notes",
+            "ALTER TABLE _notes_new ADD FOREIGN KEY (code) REFERENCES customers (code) "
+            "ON DELETE SET NULL ON UPDATE CASCADE",
+            "INSERT INTO _notes_new SELECT * FROM notes",
+            "RENAME TABLE notes TO _notes_old, _notes_new TO notes",
+            # A batch is committed while the copy's definition is not known yet.
+            "UPDATE customers SET name = 'new'",
+        )
+
+    def delete_parent() -> None:
+        origin.run("DELETE FROM customers WHERE id = 1")
+
+    follow_changes(follower, replace_notes, delete_parent)
+    follower.check(*ALL)
+
+
+def test_a_parent_whose_rows_cannot_be_deleted(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "CREATE TABLE tags (id INT PRIMARY KEY, code VARCHAR(10), "
+        "FOREIGN KEY (code) REFERENCES customers (code) ON UPDATE CASCADE)",
+        "INSERT INTO tags VALUES (1, 'c')",
+    )
+    follower.once()
+    origin.run(
+        "UPDATE customers SET code = 'cc' WHERE id = 3",
+        "ALTER TABLE customers RENAME COLUMN code TO label",
+    )
+    follower.once()
+    follower.check(*ALL, "tags")

@@ -19,6 +19,7 @@ __all__ = [
     "ForeignKeyAction",
     "ReferentialAction",
     "affected_children",
+    "keys_that_reach",
     "logs_cascades",
     "read_foreign_keys",
     "tables_changed_by_triggers",
@@ -109,18 +110,11 @@ def logs_cascades(server: MySQLServer) -> bool:
     return server.variables().get(_NATIVE_KEYS, "ON").upper() == "OFF"
 
 
-def read_foreign_keys(
-    server: MySQLServer, tables: Collection[TableName] | None = None
-) -> Sequence[ForeignKeyAction]:
-    """Read the foreign keys by which rows of some tables change.
+def read_foreign_keys(server: MySQLServer) -> Sequence[ForeignKeyAction]:
+    """Read the foreign keys by which rows change, of all tables that the user sees.
 
     Args:
         server: The server.
-        tables: The tables; None reads the keys of all that the user sees.
-
-    Returns:
-        The keys that change rows of the tables, and those of other tables by which one of these
-        can be reached.
 
     Raises:
         Forbidden: The user may not read a table's definition.
@@ -145,7 +139,19 @@ def read_foreign_keys(
         )
         if action.on_delete.changes_rows or action.on_update.changes_rows:
             actions.append(action)
-    return actions if tables is None else _reaching(actions, tables)
+    return actions
+
+
+def keys_that_reach(
+    actions: Sequence[ForeignKeyAction], tables: Collection[TableName]
+) -> Sequence[ForeignKeyAction]:
+    """The foreign keys that change rows of some tables, and those of parents that reach them."""
+    reached = set(tables)
+    before = -1
+    while before != len(reached):
+        before = len(reached)
+        reached |= {action.parent for action in actions if action.child in reached}
+    return [action for action in actions if action.child in reached]
 
 
 def affected_children(
@@ -243,18 +249,6 @@ def _defined_rules(server: MySQLServer, table: TableName) -> Mapping[str, tuple[
         constraint.replace("``", "`"): (on_delete or "RESTRICT", on_update or "RESTRICT")
         for constraint, on_delete, on_update in _CONSTRAINT.findall(str(definition))
     }
-
-
-def _reaching(
-    actions: Sequence[ForeignKeyAction], tables: Collection[TableName]
-) -> Sequence[ForeignKeyAction]:
-    """The keys whose parents can change one of the tables."""
-    reached = set(tables)
-    before = -1
-    while before != len(reached):
-        before = len(reached)
-        reached |= {action.parent for action in actions if action.child in reached}
-    return [action for action in actions if action.child in reached]
 
 
 def _sees_triggers(server: MySQLServer, databases: Collection[str]) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.gtid import GtidSet
+from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_stream import LogStream
-from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
+from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of, union
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
 from headwater.cdc.mysql.unlogged_changes import unlogged_changes
@@ -45,10 +46,21 @@ class ConsistentRead:
 
     def __init__(self, source: MySQLSource, server: MySQLServer, exact: Position | None) -> None:
         self._source, self.server, self.exact = source, server, exact
+        self._checked: Position | None = None
+
+    def check(self, table: SourceTable) -> None:
+        """Check that a table has the known columns, and keep them while it is read.
+
+        Raises:
+            Conflict: It has others.
+        """
+        check_definition(self.server, table)
+        # The definition is the present one, also where the transaction sees earlier rows.
+        self._checked = self._source.position_on(self.server)
 
     def settled(self) -> Position:
-        """A position that has all that the transaction sees."""
-        return self.exact or self._source.position_on(self.server)
+        """A position that has all that the transaction sees, and statements about its tables."""
+        return union(self._checked, self.exact or self._source.position_on(self.server))
 
 
 def _xid(name: object, global_bytes: int, number: str) -> str:

@@ -37,12 +37,14 @@ class Outcome:
         failures: Tables whose part was not committed, with the reason.
         rereads: Tables that must be read again, with the reason.
         reads: How far ranges were read.
+        ahead: A position that has all that was seen of tables' single keys.
     """
 
     rows: dict[TableName, int] = field(default_factory=dict)
     failures: dict[TableName, str] = field(default_factory=dict)
     rereads: dict[TableName, str] = field(default_factory=dict)
     reads: dict[TableName, FeedResult] = field(default_factory=dict)
+    ahead: dict[TableName, Position] = field(default_factory=dict)
 
 
 class BatchCommit:
@@ -176,6 +178,9 @@ class BatchCommit:
         for name, future in self._running.items():
             try:
                 self._outcome.rows[name] = future.result()
+                ahead = self._parts[name].ahead
+                if ahead is not None:
+                    self._outcome.ahead[name] = ahead
             except ReadAgainError as error:
                 self._outcome.rereads[name] = error.message
             except (Unavailable, Conflict) as error:
@@ -248,10 +253,11 @@ class BatchCommit:
         table = self._targets.open(state.target)
         source_table = state.source_table(name)
         if self._is_repeated and (table.last_committed(self._user) or -1) >= self._number:
+            # Whether and when the earlier process read single keys is not known.
+            settled = self._outcome.ahead[name] = self._source.position()
             if state.reading is not None and reads:
-                # The earlier process may have found another table, and read nothing of it: what it
-                # meant to read is read again.
-                settled = self._source.position()
+                # It may have found another table, and read nothing of it: what it meant to read is
+                # read again.
                 self._outcome.reads[name] = FeedResult(None, settled, 0)
             return None
         lake_table = self._targets.lake_table(state.target, source_table)

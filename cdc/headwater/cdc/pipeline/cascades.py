@@ -13,9 +13,11 @@ from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.foreign_keys import (
     ForeignKeyAction,
     affected_children,
+    keys_that_reach,
     logs_cascades,
     read_foreign_keys,
 )
+from headwater.cdc.mysql.positions import Position, contains
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import TableRows
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema
@@ -59,6 +61,8 @@ class Cascades:
         self._source, self._targets, self._bad_dates = source, targets, bad_dates
         self._is_needed = not logs_cascades(source.server)
         self._actions: Sequence[ForeignKeyAction] | None = None
+        # A position that has all statements which these keys are of.
+        self._read_at: Position | None = None
 
     def forget(self) -> None:
         """Read the foreign keys again: a statement may have changed them."""
@@ -127,18 +131,38 @@ class Cascades:
         present = {column.name for column in table.columns}
         return [each for each in dict.fromkeys([*table.primary_key, *bound]) if each in present]
 
+    def misnamed(
+        self, names: Collection[TableName], states: States, position: Position
+    ) -> Collection[TableName]:
+        """Tables of which rows may have been missed, as the foreign keys had other names already.
+
+        Args:
+            names: The old and the new name of a table that is renamed, or has renamed columns.
+            states: The tables.
+            position: Where the log is before that.
+        """
+        if not self._is_needed:
+            return frozenset()
+        self._read(states)
+        assert self._actions is not None
+        assert self._read_at is not None
+        if contains(position, self._read_at):
+            return frozenset()
+        own = {action.child for action in self._actions if action.child in names}
+        return own.union(*(_children(self._actions, name) for name in names))
+
     def descendants(self, name: TableName, states: States) -> frozenset[TableName]:
         """A table, and those whose rows go with its rows."""
         if not self._is_needed:
             return frozenset({name})
-        children = affected_children(self._read(states), name, is_deleted=True)
-        return children | {name}
+        return _children(self._read(states), name) | {name}
 
     def _read(self, states: States) -> Sequence[ForeignKeyAction]:
         if self._actions is None:
-            followed = [name for name, state in states.items() if state.is_followed]
-            self._actions = read_foreign_keys(self._source.server, followed)
-        return self._actions
+            self._actions = read_foreign_keys(self._source.server)
+            self._read_at = self._source.position()
+        followed = [name for name, state in states.items() if state.is_followed]
+        return keys_that_reach(self._actions, followed)
 
     def lake_table(self, name: TableName, states: States) -> SourceTable:
         """A source's table with the types of the lake's."""
@@ -260,6 +284,12 @@ class _Search:
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
             self._follow(other, gone)
+
+
+def _children(actions: Sequence[ForeignKeyAction], parent: TableName) -> frozenset[TableName]:
+    """The tables whose rows any change of a parent's rows may change."""
+    columns = {name for key in actions if key.parent == parent for name in key.parent_columns}
+    return affected_children(actions, parent, is_deleted=True, updated=columns)
 
 
 def _values_gone(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +12,10 @@ import pyarrow as pa
 from headwater.catalog.table.table import Table
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.key_ranges import KeyRange, read_range
 from headwater.cdc.mysql.key_rows import read_keys
-from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.server import MySQLServer
-from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.positions import Position, union
+from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
 from headwater.cdc.pipeline.log_rows import ReadAgainError, row_schema, with_kind
 from headwater.cdc.sink.comparison import Comparison, Difference
 from headwater.storage.errors import Conflict
@@ -36,7 +34,7 @@ def read_again(
     keys: pa.Table,
     seen: Position,
     bad_dates: BadDates,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, Position]:
     """The rows of keys as the source has them; deletes of those that it lacks.
 
     Args:
@@ -47,9 +45,13 @@ def read_again(
         seen: The position that is to be seen at least.
         bad_dates: What to do with dates that the lake does not have.
 
+    Returns:
+        A position that has all that was seen.
+
     Raises:
         ReadAgainError: The table has other columns meanwhile.
     """
+    settled = seen
     schema = row_schema(lake_table)
     names = list(lake_table.primary_key)
     frame = pl.DataFrame(keys.select(names)).unique()
@@ -57,17 +59,19 @@ def read_again(
         wanted = part.to_arrow().cast(keys.select(names).schema)
         present: list[pl.DataFrame] = []
         with source.consistent_read(seen) as read:
-            _check(read.server, table)
+            _check(read, table)
             for batch in read_keys(
                 read.server.connection, source.address, lake_table, wanted, bad_dates
             ):
                 present.append(pl.DataFrame(pa.table(batch.select(names))))
                 yield with_kind(batch, RowKind.UPDATE_AFTER, schema)
+            settled = union(settled, read.settled())
         absent = part
         if present:
             absent = part.join(pl.concat(present), on=names, how="anti")
         if len(absent):
             yield _deletes(absent.to_arrow().cast(wanted.schema), lake_table)
+    return settled
 
 
 def missing_in_source(
@@ -97,7 +101,7 @@ def missing_in_source(
         in_lake = table.scan(columns=schema.names).to_batches()
         comparison.add_lake(batch.cast(schema) for batch in in_lake)
         with source.consistent_read(seen) as read:
-            _check(read.server, source_table)
+            _check(read, source_table)
             comparison.add_source(
                 read_range(read.server.connection, source.address, keys, KeyRange())
             )
@@ -105,9 +109,9 @@ def missing_in_source(
             yield _deletes(pa.table(batch.select(names)), lake_table)
 
 
-def _check(server: MySQLServer, table: SourceTable) -> None:
+def _check(read: ConsistentRead, table: SourceTable) -> None:
     try:
-        check_definition(server, table)
+        read.check(table)
     except Conflict as error:
         raise ReadAgainError(error.message) from error
 
@@ -135,8 +139,5 @@ def _any_values(type_: pa.DataType, count: int) -> pa.Array:
         )
     if pa.types.is_binary(type_) or pa.types.is_string(type_):
         return pa.repeat(pa.scalar("", pa.string()), count).cast(type_)
-    return (
-        pa.array(np.zeros(count, np.int32))
-        .cast(pa.int64() if pa.types.is_timestamp(type_) else type_)
-        .cast(type_)
-    )
+    zeros = pa.py_buffer(bytes((count * type_.bit_width + 7) // 8))
+    return pa.Array.from_buffers(type_, count, [None, zeros])

@@ -288,8 +288,8 @@ class _Session:
         for name, rows in outcome.rows.items():
             self._progress.wrote(name, rows)
         position = str(batch.end)
-        states = after_batch(states, batch, outcome, self._source)
-        states = self._events.apply(plan.number, states, batch, self._joining)
+        committed = after_batch(states, batch, outcome, self._source)
+        states = self._events.apply(plan.number, states, committed, batch, self._joining)
         states = self._joined(states, batch)
         self._progress.states(states)
         lag = self._source.log_bytes_after(*reader.file_offset)

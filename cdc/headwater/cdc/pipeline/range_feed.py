@@ -11,7 +11,6 @@ from threading import Event, Lock, Thread
 import pyarrow as pa
 
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
 from headwater.cdc.mysql.positions import Position, union
 from headwater.cdc.mysql.source import MySQLSource
@@ -110,8 +109,7 @@ class RangeFeed:
         self._aborted.set()
         for thread in self._threads:
             thread.join()
-        # Its transaction keeps others from changing the table.
-        self._ranges.close()
+        self._end_division()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, until the feed has ended.
@@ -138,13 +136,19 @@ class RangeFeed:
         """How far it came; waits for its threads, whose rows somebody must take."""
         for thread in self._threads:
             thread.join()
-        self._ranges.close()
+        self._end_division()
         until = self._until
         if self._failed is not None:
             until = self._failed[1]
         elif self._reached_end:
             until = ()
         return FeedResult(until, self._settled, self._rows)
+
+    def _end_division(self) -> None:
+        """End the transaction that divides the table, which keeps others from changing it."""
+        # A writer that fails does so while another thread waits for the result.
+        with self._lock:
+            self._ranges.close()
 
     # Threads ----------------------------------------------------------------------------------
 
@@ -208,7 +212,7 @@ class RangeFeed:
     def _read(self, part: KeyRange) -> None:
         source = self._source
         with source.consistent_read(self._seen) as read:
-            check_definition(read.server, self._table)
+            read.check(self._table)
             for batch in read_range(
                 read.server.connection,
                 source.address,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.cdc.ddl import (
@@ -15,7 +15,7 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
@@ -67,6 +67,7 @@ class SchemaEvents:
     def apply(
         self,
         number: int,
+        before: States,
         states: dict[TableName, TableState],
         batch: LogBatch,
         joining: Joining,
@@ -75,6 +76,7 @@ class SchemaEvents:
 
         Args:
             number: The batch's number.
+            before: The tables' states when the batch begins.
             states: The tables' states without it.
             batch: The batch.
             joining: Is told of tables whose definition is to be read.
@@ -82,7 +84,8 @@ class SchemaEvents:
         Returns:
             The states after it.
         """
-        event = _Event(number, dict(states), batch, joining)
+        ahead = {name for name, state in before.items() if state.is_ahead}
+        event = _Event(number, dict(states), batch, joining, ahead)
         for change in batch.changes:
             if isinstance(change, NotUnderstood):
                 self._not_understood(event, change)
@@ -154,16 +157,16 @@ class SchemaEvents:
             if not state.is_followed:
                 continue
             try:
-                event.states[name] = self._altered(event, name, state, changes)
+                self._alter_table(event, name, state, changes)
             except (Unavailable, Conflict) as error:
                 raise Unavailable(error.message) from error
             except HeadwaterError as error:
                 event.states[name] = quarantined(state, error.message, event.batch.end)
             self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
 
-    def _altered(
+    def _alter_table(
         self, event: _Event, name: TableName, state: TableState, changes: Sequence[Change]
-    ) -> TableState:
+    ) -> None:
         old, batch = state.source_table(name), event.batch
         result = apply_changes(
             changes,
@@ -186,11 +189,13 @@ class SchemaEvents:
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
         reason = result.rereads
-        if not reason and result.renames and (state.reading or _look_alike(old, result.table)):
+        if not reason and result.renames and name in event.ahead:
             # Rows that were read ahead of the log may have the values under their new names.
             reason = "columns were renamed while rows were read"
         state = state.with_source(result.table)
-        return read_again(state, reason, batch.end) if reason else state
+        event.states[name] = read_again(state, reason, batch.end) if reason else state
+        if result.renames:
+            self._read_misnamed(event, (name,))
 
     def _create(self, event: _Event, change: CreateTable) -> None:
         name = change.table
@@ -231,13 +236,24 @@ class SchemaEvents:
             del event.states[old]
             event.joining.forget(old)
             event.states[new] = replace(state, target=target)
-            if state.reading is not None:
+            if state.is_followed and old in event.ahead:
+                event.ahead.add(new)
                 # Rows that were read ahead of the log may be of another table of its name.
                 event.states[new] = read_again(
                     event.states[new], "it was renamed while rows were read", event.batch.end
                 )
             if not state.is_followed:
                 event.joining.want(new)
+        self._read_misnamed(event, change.tables)
+
+    def _read_misnamed(self, event: _Event, names: Collection[TableName]) -> None:
+        """Read children again that were looked for by foreign keys with later names."""
+        for name in self._cascades.misnamed(names, event.states, event.batch.start):
+            state = event.states.get(name)
+            if state is not None and state.is_followed:
+                event.states[name] = read_again(
+                    state, "foreign keys were read behind a rename", event.batch.end
+                )
 
     def _is_followed(self, event: _Event, name: TableName) -> bool:
         """Whether a table that appears is to be followed."""
@@ -248,19 +264,21 @@ class SchemaEvents:
 
 @dataclass(frozen=True)
 class _Event:
-    """The statement of a batch, while it is applied."""
+    """The statement of a batch, while it is applied.
+
+    Attributes:
+        number: The batch's number.
+        states: The tables' states, which change.
+        batch: The batch.
+        joining: Is told of tables whose definition is to be read.
+        ahead: Tables of which rows may be as the source had them after the statement.
+    """
 
     number: int
     states: dict[TableName, TableState]
     batch: LogBatch
     joining: Joining
-
-
-def _look_alike(one: SourceTable, other: SourceTable) -> bool:
-    """Whether the source's definition does not tell one from the other."""
-    return [(column.name, column.source_type) for column in one.columns] == [
-        (column.name, column.source_type) for column in other.columns
-    ]
+    ahead: set[TableName]
 
 
 def _concerned(states: States, change: Change) -> list[TableName]:

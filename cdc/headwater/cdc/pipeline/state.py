@@ -124,6 +124,7 @@ class TableState:
         columns, key, comment: The source's table, as it is when the batch begins.
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
+        ahead: The position that single keys of it were read at; None if the log has reached it.
 
     Raises:
         Invalid: A quarantined table has no reason, or another one has.
@@ -140,6 +141,7 @@ class TableState:
     comment: str = ""
     reading: Reading | None = None
     prepared: tuple[str, ...] = ()
+    ahead: str | None = None
 
     def __post_init__(self) -> None:
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
@@ -153,6 +155,11 @@ class TableState:
     def is_read(self) -> bool:
         """Whether its rows are read from the source, besides its log."""
         return self.phase in (TablePhase.SNAPSHOT, TablePhase.REREADING)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether some of its rows are as the source had them later than the batch begins."""
+        return self.reading is not None or self.ahead is not None
 
     @property
     def is_followed(self) -> bool:

@@ -47,6 +47,9 @@ class TablePart:
         feed: Ranges that are read for it.
         deletes: Whether keys of the lake that the source lacks are deleted.
         settings: The pipeline's.
+
+    Attributes:
+        ahead: A position that has all that was seen of single keys; None if none was read.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class TablePart:
         self._reread: str | None = None
         self.log_rows: LogRows | None = None
         self.range_rows = 0
+        self.ahead: Position | None = None
 
     def close(self, runs: Sequence[TableRows], end: Position, keys: pa.Table | None = None) -> None:
         """Give it the log's rows, where the batch ends, and keys to read then; it is planned."""
@@ -161,7 +165,7 @@ class TablePart:
             unclear.append(self._keys.cast(_key_schema(self._lake_table)))
         if unclear:
             keys = pa.concat_tables(unclear)
-            yield from read_again(
+            self.ahead = yield from read_again(
                 self._source,
                 self._source_table,
                 self._lake_table,

@@ -38,6 +38,7 @@ def after_batch(
         if failure is not None:
             result[name] = quarantined(state, failure, batch.start)
             continue
+        state = _with_ahead(state, batch, outcome.ahead.get(name), source)
         if state.reading is not None:
             state = _progressed(name, state, batch, outcome, source)
         reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
@@ -82,6 +83,17 @@ def read_again(state: TableState, reason: str, position: Position) -> TableState
         position=str(position),
         reading=Reading(deletes=True),
     )
+
+
+def _with_ahead(
+    state: TableState, batch: LogBatch, read_at: Position | None, source: MySQLSource
+) -> TableState:
+    """The state of a table of which single keys may have been read."""
+    ahead = None if state.ahead is None else source.parse(state.ahead)
+    if read_at is not None:
+        ahead = union(ahead, read_at)
+    is_reached = ahead is None or contains(batch.end, ahead)
+    return replace(state, ahead=None if is_reached else str(ahead))
 
 
 def _progressed(
