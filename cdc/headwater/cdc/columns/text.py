@@ -95,13 +95,15 @@ def binary_column(
 
 
 def cell_bytes_column(cells: Cells, nulls: Nulls, width: int) -> pa.Array:
-    """Read byte strings of one width, as an array of ``binary``."""
-    offsets = np.arange(cells.rows + 1, dtype=np.int32) * width
-    buffers = [
-        validity_bitmap(nulls),
-        pa.py_buffer(offsets.astype(np.int32, copy=False)),
-        pa.py_buffer(cells.byte_matrix(width)),
-    ]
+    """Read byte strings of one width, as an array of ``binary``; nulls have no bytes."""
+    data = cells.byte_matrix(width)
+    bounds = np.zeros(cells.rows + 1, np.int32)
+    if nulls is None:
+        bounds[1:] = np.arange(1, cells.rows + 1) * width
+    else:
+        data = data[~nulls]
+        bounds[1:] = np.cumsum(~nulls) * width
+    buffers = [validity_bitmap(nulls), pa.py_buffer(bounds), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), cells.rows, buffers)
 
 

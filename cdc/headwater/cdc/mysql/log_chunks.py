@@ -10,14 +10,13 @@ from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
-from headwater.cdc.mysql.log_stream import LogStream
+from headwater.cdc.mysql.log_stream import LogChunk, LogStream
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["LogChunks"]
 
-_READ_AHEAD = 4
+_READ_AHEAD = 16
 _WAKE_SECONDS = 0.2
-_END = b""
 
 
 class LogChunks:
@@ -30,15 +29,20 @@ class LogChunks:
         stream: The stream; it is closed with this.
         source: Its name in messages.
         memory_bytes: How many bytes of rows of a batch are kept in memory.
+
+    Attributes:
+        source: Its name in messages.
+        ended: Whether the log has ended.
+        kept: How many bytes of rows are kept; their reader counts them.
     """
 
     def __init__(self, stream: LogStream, source: str, memory_bytes: int = 256 << 20) -> None:
         self.source = source
         self.ended = False
         self._stream, self._memory_bytes = stream, memory_bytes
-        self._kept = 0
+        self.kept = 0
         self._closing = Event()
-        self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
+        self._queue: queue.Queue[LogChunk | Exception | None] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
         self._thread.start()
 
@@ -48,21 +52,15 @@ class LogChunks:
         self._stream.close()
         self._thread.join()
 
-    def keeps(self, size: int) -> None:
-        """Count bytes that a batch keeps."""
-        self._kept += size
-
-    def store(self, data: bytes) -> bytes | memoryview:
+    def store(self, data: bytearray) -> bytearray | memoryview:
         """Keep bytes of rows until their batch is committed."""
-        return data if self._kept < self._memory_bytes else _on_disk(data)
+        return data if self.kept < self._memory_bytes else _on_disk(data)
 
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
-        self._kept = 0
+        self.kept = 0
 
-    def next(
-        self, deadline: float | None, should_end: Callable[[], bool]
-    ) -> bytes | memoryview | None:
+    def next(self, deadline: float | None, should_end: Callable[[], bool]) -> LogChunk | None:
         """The next events; None at the deadline, when it should end, or at the end of the log.
 
         Args:
@@ -82,10 +80,12 @@ class LogChunks:
                 continue
             if isinstance(item, Exception):
                 raise item
-            if item == _END:
+            if item is None:
                 self.ended = True
                 break
-            return item if self._kept < self._memory_bytes else _on_disk(item)
+            if self.kept < self._memory_bytes:
+                return item
+            return LogChunk(_on_disk(item.data), item.gap)
         return None
 
     def _read_ahead(self) -> None:
@@ -94,19 +94,19 @@ class LogChunks:
                 self._put(chunk)
                 if self._closing.is_set():
                     return
-            self._put(_END)
+            self._put(None)
         except (HeadwaterError, OSError, ValueError) as error:
             # Closing the stream ends it with an error, which nobody waits for.
             self._put(error)
 
-    def _put(self, item: bytes | Exception) -> None:
+    def _put(self, item: LogChunk | Exception | None) -> None:
         while not self._closing.is_set():
             with suppress(queue.Full):
                 self._queue.put(item, timeout=_WAKE_SECONDS)
                 return
 
 
-def _on_disk(chunk: bytes) -> memoryview:
+def _on_disk(chunk: bytes | bytearray | memoryview) -> memoryview:
     """The same bytes, in a file that goes with them."""
     with tempfile.TemporaryFile() as file:
         file.write(chunk)

@@ -1,6 +1,6 @@
 """The log of a server as it sends it to a replica.
 
-The stream is handed on as a log file has it: whole events, one after the other. Sources: the pages
+The stream is handed on as it comes, cut after whole events. Sources: the pages
 "Replication protocol" and "COM_BINLOG_DUMP" of MySQL's and MariaDB's internals.
 """
 
@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pymysql.err import MySQLError
 
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer, connected, explained, meaning
 from headwater.storage.errors import CorruptData, NotFound, Unavailable
 
-__all__ = ["FileStart", "GtidStart", "LogStream"]
+__all__ = ["FileStart", "GtidStart", "LogChunk", "LogStream"]
 
 _BINLOG_DUMP, _BINLOG_DUMP_GTID = 0x12, 0x1E
 _DO_NOT_WAIT, _THROUGH_GTID = 0x01, 0x04
 # Without it MariaDB leaves GTID events out, and sends errors (1236) for some logs.
 _MARIADB_CAPABILITY = 4
 _HEAD_BYTES = 4
+# The length of a packet in three bytes, its number, its status, and the size of the event in it.
+_EVENT_PACKET = struct.Struct("<IB9xI")
+_BEFORE_EVENT = _HEAD_BYTES + 1
 _MAX_PACKET = (1 << 24) - 1
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
-_BUFFER_BYTES = 8 << 20
+_BUFFER_BYTES = 1 << 20
 _FIRST_OFFSET = 4
 # The server says that it is there when it has nothing else to say.
 _HEARTBEAT_SECONDS = 5
@@ -66,6 +70,18 @@ class GtidStart:
         return self.text or "its beginning"
 
 
+class LogChunk(NamedTuple):
+    """Whole events of a log.
+
+    Attributes:
+        data: The events' bytes.
+        gap: How many bytes of the protocol are before each event.
+    """
+
+    data: bytes | memoryview
+    gap: int = 0
+
+
 class LogStream:
     """The events of a log from a place on. It is read by one thread.
 
@@ -97,7 +113,7 @@ class LogStream:
             self._connection = connected(address, read_timeout=_SILENT_SECONDS)
             self._prepare()
             self._ask(server_id)
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(_BUFFER_BYTES + _EVENT_PACKET.size)
         self._filled = 0
         # Of an event that is larger than a packet.
         self._parts: list[bytes] = []
@@ -117,7 +133,7 @@ class LogStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[LogChunk]:
         """Whole events, as many as have come; it ends at the end of the log unless it waits.
 
         Raises:
@@ -125,13 +141,10 @@ class LogStream:
             CorruptData: The server breaks off within an event.
             Unavailable: The connection is lost, or nothing came for half a minute.
         """
-        while True:
+        ended = False
+        while not ended:
             self._receive()
-            events, ended = self._events()
-            if events:
-                yield events
-            if ended:
-                return
+            ended = yield from self._cut()
 
     # The request ------------------------------------------------------------------------------
 
@@ -169,11 +182,13 @@ class LogStream:
 
     def _receive(self) -> None:
         """Wait for more of the answer."""
-        if self._filled == len(self._buffer):
+        # What a short packet lacks of `_EVENT_PACKET` is read beyond it.
+        size = len(self._buffer) - _EVENT_PACKET.size
+        if self._filled == size:
             # A packet is larger than that.
-            self._buffer = self._buffer + bytearray(len(self._buffer))
+            self._buffer, size = self._buffer + bytearray(size), 2 * size
         try:
-            count = self._connection._sock.recv_into(memoryview(self._buffer)[self._filled :])
+            count = self._connection._sock.recv_into(memoryview(self._buffer)[self._filled : size])
         except TimeoutError as error:
             raise Unavailable(
                 f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not even "
@@ -185,28 +200,55 @@ class LogStream:
             raise Unavailable(f"the source at {self._address} has ended the connection")
         self._filled += count
 
-    def _events(self) -> tuple[bytes, bool]:
-        """The whole events that have come, and whether the log has ended."""
-        events: list[memoryview] = []
-        view, at, ended = memoryview(self._buffer)[: self._filled], 0, False
-        while at + _HEAD_BYTES <= self._filled and not ended:
-            length = int.from_bytes(view[at : at + 3], "little")
+    def _cut(self) -> Generator[LogChunk, None, bool]:
+        """Yield the whole events that have come; returns whether the log has ended."""
+        buffer, filled, parts, unpack = (
+            self._buffer,
+            self._filled,
+            self._parts,
+            _EVENT_PACKET.unpack_from,
+        )
+        start = at = 0
+        ended = False
+        while at + _HEAD_BYTES <= filled and not ended:
+            head, status, size = unpack(buffer, at)
+            length = head & _MAX_PACKET
             end = at + _HEAD_BYTES + length
-            if end > self._filled:
+            if end > filled:
                 break
-            payload, at = view[at + _HEAD_BYTES : end], end
-            if length == _MAX_PACKET or self._parts:
-                self._parts.append(bytes(payload))
-                if length == _MAX_PACKET:
-                    continue
-                payload, self._parts = memoryview(b"".join(self._parts)), []
-            ended = self._is_end(payload)
-            if not ended:
-                events.append(payload[1:])
-        data, rest = b"".join(events), bytes(view[at:])
-        self._buffer[: len(rest)] = rest
+            if status or size + 1 != length or parts:
+                if at > start:
+                    yield self._chunk(start, at)
+                event, ended = self._other_packet(bytes(buffer[at + _HEAD_BYTES : end]))
+                if event:
+                    yield LogChunk(event)
+                start = end
+            at = end
+        if at > start:
+            yield self._chunk(start, at)
+        rest = bytes(buffer[at:filled])
+        buffer[: len(rest)] = rest
         self._filled = len(rest)
-        return data, ended
+        return ended
+
+    def _chunk(self, start: int, end: int) -> LogChunk:
+        return LogChunk(memoryview(self._buffer)[start:end].tobytes(), _BEFORE_EVENT)
+
+    def _other_packet(self, payload: bytes) -> tuple[memoryview, bool]:
+        """The event that ends with a packet which does not have one event, if it has a part of one.
+
+        Returns:
+            The event, or nothing, and whether the log has ended.
+        """
+        length = len(payload)
+        if length == _MAX_PACKET or self._parts:
+            self._parts.append(payload)
+            if length == _MAX_PACKET:
+                return memoryview(b""), False
+            payload = b"".join(self._parts)
+            self._parts.clear()
+        view = memoryview(payload)
+        return view[1:], self._is_end(view)
 
     def _is_end(self, payload: memoryview) -> bool:
         """Whether a packet says that the log has ended; raises what it says went wrong."""

@@ -84,7 +84,7 @@ def decode_rows(
         # An update whose images have the same columns is two rows of one layout.
         images = head.images[:1] if len(set(head.images)) == 1 else head.images
         groups.setdefault(images, []).append(index)
-    log = LogBytes.joined([slab.data])
+    log = LogBytes(slab.data)
     starts = np.concatenate([np.zeros(1, np.int64), slab.ends[:-1]])
     pieces: list[_Piece] = []
     for images, heads in groups.items():
