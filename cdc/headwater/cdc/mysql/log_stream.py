@@ -28,6 +28,7 @@ _HEAD_BYTES = 4
 # The length of a packet in three bytes, its number, its status, and the size of the event in it.
 _EVENT_PACKET = struct.Struct("<IB9xI")
 _BEFORE_EVENT = _HEAD_BYTES + 1
+_SIZE_AT = 10
 _MAX_PACKET = (1 << 24) - 1
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
@@ -248,7 +249,15 @@ class LogStream:
             payload = b"".join(self._parts)
             self._parts.clear()
         view = memoryview(payload)
-        return view[1:], self._is_end(view)
+        if self._is_end(view):
+            return memoryview(b""), True
+        size = int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "little")
+        if size + 1 != len(view):
+            raise CorruptData(
+                f"the source at {self._address} sent an event of {size} bytes in {len(view) - 1} "
+                "bytes; end the pipeline and start it again"
+            )
+        return view[1:], False
 
     def _is_end(self, payload: memoryview) -> bool:
         """Whether a packet says that the log has ended; raises what it says went wrong."""
