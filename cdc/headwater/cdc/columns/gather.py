@@ -92,22 +92,26 @@ class LogBytes:
         """The bytes of some parts, which are copied."""
         return LogBytes(b"".join((*parts, bytes(PADDING))))
 
-    def gather(self, dtype: str, offsets: Offsets) -> npt.NDArray[Any]:
-        """Read a value of a NumPy type at each offset, which need not be aligned.
-
-        Raises:
-            CorruptData: An offset is outside of the bytes.
-        """
+    def view(self, dtype: str) -> npt.NDArray[Any]:
+        """A value of a NumPy type at every offset, which need not be aligned; nothing is copied."""
         view = self._views.get(dtype)
         if view is None:
             item = np.dtype(dtype)
             shape = (len(self._data) - item.itemsize + 1,)
             view = np.ndarray(shape=shape, dtype=item, buffer=self._data, strides=(1,))
             self._views[dtype] = view
+        return view
+
+    def gather(self, dtype: str, offsets: Offsets) -> npt.NDArray[Any]:
+        """Read a value of a NumPy type at each offset.
+
+        Raises:
+            CorruptData: An offset is outside of the bytes.
+        """
         try:
-            return view[offsets]
+            return self.view(dtype)[offsets]
         except IndexError as error:
-            raise self._outside() from error
+            raise self.outside() from error
 
     def check_bounds(self, bounds: npt.NDArray[np.int32]) -> None:
         """Check that values lie in the bytes, one after the other.
@@ -120,9 +124,10 @@ class LogBytes:
         """
         is_inside = bounds[0] >= 0 and bounds[-1] <= len(self._data)
         if not is_inside or (bounds[1:] < bounds[:-1]).any():
-            raise self._outside()
+            raise self.outside()
 
-    def _outside(self) -> CorruptData:
+    def outside(self) -> CorruptData:
+        """The error for an offset outside of the bytes."""
         return CorruptData(
             f"cannot decode rows: a value lies outside of their {self.size} bytes; the table "
             "map does not describe these rows"

@@ -92,6 +92,7 @@ class LogStream:
         server_id: The number that the reader has among the server's replicas: another one with the
             same number ends this one.
         waits: Whether to wait for what follows at the end of the log.
+        flavour: Whether the server is MySQL or MariaDB; None asks it.
 
     Raises:
         Forbidden: The user may not read the log.
@@ -106,10 +107,13 @@ class LogStream:
         *,
         server_id: int,
         waits: bool = True,
+        flavour: Flavour | None = None,
     ) -> None:
         self._address, self._start, self._waits = address, start, waits
-        with MySQLServer(address) as server:
-            self._flavour = server.flavour
+        if flavour is None:
+            with MySQLServer(address) as server:
+                flavour = server.flavour
+        self._flavour = flavour
         with explained(address):
             self._connection = connected(address, read_timeout=_SILENT_SECONDS)
             self._prepare()

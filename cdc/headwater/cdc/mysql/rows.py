@@ -232,7 +232,10 @@ def _row_offsets(
     active: npt.NDArray[np.int64] | None = None
     while len(starts):
         steps.append((active, starts))
-        following = _next_rows(log, starts, images[(len(steps) - 1) % len(images)])
+        try:
+            following = _next_rows(log, starts, images[(len(steps) - 1) % len(images)])
+        except IndexError as error:
+            raise log.outside() from error
         more = following < ends
         if not more.all():
             last = ~more
@@ -252,9 +255,9 @@ def _row_offsets(
 
 def _next_rows(log: LogBytes, starts: Offsets, image: _Image) -> Offsets:
     """Where the row after each row begins."""
-    bits = {byte: log.gather("u1", starts + byte) for byte in image.nullable_bytes}
-    constant = image.sections[0].constant
-    ends = starts + constant
+    data = log.view("u1")
+    bits = {byte: data[starts + byte] if byte else data[starts] for byte in image.nullable_bytes}
+    ends = starts + image.sections[0].constant
     for number, section in enumerate(image.sections):
         if number and section.constant:
             ends += section.constant
@@ -262,20 +265,15 @@ def _next_rows(log: LogBytes, starts: Offsets, image: _Image) -> Offsets:
             ends += widths[bits[byte]]
         if not section.length:
             break
-        sizes = _read_lengths(log, ends, section.length)
+        sizes = log.view(_LENGTHS[section.length])[ends].astype(np.int64)
+        if section.length == 3:
+            sizes &= 0xFFFFFF
         sizes += section.length
         if section.not_null is not None:
             byte, not_null = section.not_null
             sizes *= not_null[bits[byte]]
         ends += sizes
     return ends
-
-
-def _read_lengths(log: LogBytes, offsets: Offsets, width: int) -> npt.NDArray[np.int64]:
-    sizes: npt.NDArray[np.int64] = log.gather(_LENGTHS[width], offsets).astype(np.int64)
-    if width == 3:
-        sizes &= 0xFFFFFF
-    return sizes
 
 
 def _wrong_shape(shape: TableShape, why: str) -> CorruptData:

@@ -424,7 +424,7 @@ class PipelineState:
             self._write({_REQUEST + name: None for name in names})
 
     def _stored(self) -> Mapping[str, str | None]:
-        """The pipeline's items: a batch asks several times, and a scan costs as much as a commit."""
+        """The pipeline's items. A batch asks several times; a scan costs as much as a commit."""
         latest = self._table.latest_snapshot()
         if latest is None or latest != self._scanned:
             own = Comparison("pipeline", "=", self._pipeline)
