@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from headwater.cdc.ddl import (
-    AlterPhase,
     Change,
     DropDatabase,
     Irrelevant,
@@ -161,36 +160,20 @@ class _MappedTable:
 
 
 class _Transaction:
-    """A transaction that is being read."""
+    """A transaction that is being read. Most have rows only: the rest is set where there is more."""
 
-    __slots__ = (
-        "changes",
-        "gtid",
-        "has_end",
-        "phase",
-        "rereads",
-        "rows",
-        "size",
-        "statement",
-        "strict",
-        "syntax",
-        "timestamp",
-        "xa",
-    )
+    statement = ""
+    syntax, strict = Syntax(), False
+    xa: XaEnd | None = None
+    changes: Sequence[Change] = ()
+    size = timestamp = 0
 
     def __init__(self, beginning: Beginning) -> None:
-        self.gtid: Gtid | MariadbGtid = beginning.gtid
-        self.has_end = beginning.has_end
-        self.phase: AlterPhase = beginning.phase
+        self.gtid: Gtid | MariadbGtid
+        self.gtid, self.has_end, self.phase = beginning
         # Rows events, each after its table.
         self.rows: list[tuple[TableName, _MappedTable, Event]] = []
-        self.changes: list[Change] = []
-        self.statement = ""
-        self.syntax, self.strict = Syntax(), False
         self.rereads: dict[TableName | None, str] = {}
-        self.xa: XaEnd | None = None
-        self.size = 0
-        self.timestamp = 0
 
 
 class LogReader:
@@ -502,7 +485,7 @@ class LogReader:
         changes = interpret(text, query.database or None, syntax=syntax, phase=transaction.phase)
         relevant = [change for change in changes if self._concerns(change)]
         if relevant:
-            transaction.changes += relevant
+            transaction.changes = [*transaction.changes, *relevant]
             transaction.statement = text
             transaction.syntax, transaction.strict = syntax, is_strict(query)
         if text.upper().endswith("START TRANSACTION"):
