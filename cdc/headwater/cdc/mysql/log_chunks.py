@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import queue
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
@@ -20,7 +20,9 @@ _WAKE_SECONDS = 0.2
 
 
 class LogChunks:
-    """Whole events of a stream, read ahead by a thread.
+    """Whole events of a stream, whose bytes a thread reads ahead.
+
+    Events are cut by their reader: threads that both run Python wait for each other.
 
     Bytes of rows are kept until their batch is committed. A transaction may have more of them than
     there is memory: beyond `memory_bytes` what comes is written to files, and read from there.
@@ -32,17 +34,17 @@ class LogChunks:
 
     Attributes:
         source: Its name in messages.
-        ended: Whether the log has ended.
         kept: How many bytes of rows are kept; their reader counts them.
     """
 
     def __init__(self, stream: LogStream, source: str, memory_bytes: int = 256 << 20) -> None:
         self.source = source
-        self.ended = False
+        # Cut, and not read yet.
+        self._chunks: Iterator[LogChunk] = iter(())
         self._stream, self._memory_bytes = stream, memory_bytes
         self.kept = 0
         self._closing = Event()
-        self._queue: queue.Queue[LogChunk | Exception | None] = queue.Queue(_READ_AHEAD)
+        self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
         self._thread.start()
 
@@ -70,7 +72,13 @@ class LogChunks:
         Raises:
             CorruptData, NotFound, Unavailable: As `LogStream.chunks`.
         """
-        while not self.ended:
+        while True:
+            for chunk in self._chunks:
+                if self.kept < self._memory_bytes:
+                    return chunk
+                return LogChunk(_on_disk(chunk.data), chunk.gap)
+            if self.ended:
+                return None
             wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, min(_WAKE_SECONDS, wait)))
@@ -80,26 +88,24 @@ class LogChunks:
                 continue
             if isinstance(item, Exception):
                 raise item
-            if item is None:
-                self.ended = True
-                break
-            if self.kept < self._memory_bytes:
-                return item
-            return LogChunk(_on_disk(item.data), item.gap)
-        return None
+            self._chunks = self._stream.cut(item)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the log has ended."""
+        return self._stream.ended
 
     def _read_ahead(self) -> None:
         try:
-            for chunk in self._stream.chunks():
-                self._put(chunk)
+            for piece in self._stream.pieces():
+                self._put(piece)
                 if self._closing.is_set():
                     return
-            self._put(None)
         except (HeadwaterError, OSError, ValueError) as error:
             # Closing the stream ends it with an error, which nobody waits for.
             self._put(error)
 
-    def _put(self, item: LogChunk | Exception | None) -> None:
+    def _put(self, item: bytes | Exception) -> None:
         while not self._closing.is_set():
             with suppress(queue.Full):
                 self._queue.put(item, timeout=_WAKE_SECONDS)

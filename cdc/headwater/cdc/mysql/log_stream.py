@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,7 +32,7 @@ _SIZE_AT = 10
 _MAX_PACKET = (1 << 24) - 1
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
-_BUFFER_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
 _FIRST_OFFSET = 4
 # The server says that it is there when it has nothing else to say.
 _HEARTBEAT_SECONDS = 5
@@ -84,7 +84,7 @@ class LogChunk(NamedTuple):
 
 
 class LogStream:
-    """The events of a log from a place on. It is read by one thread.
+    """The events of a log from a place on.
 
     Args:
         address: The server.
@@ -93,6 +93,9 @@ class LogStream:
             same number ends this one.
         waits: Whether to wait for what follows at the end of the log.
         flavour: Whether the server is MySQL or MariaDB; None asks it.
+
+    Attributes:
+        ended: Whether the log has ended.
 
     Raises:
         Forbidden: The user may not read the log.
@@ -118,8 +121,10 @@ class LogStream:
             self._connection = connected(address, read_timeout=_SILENT_SECONDS)
             self._prepare()
             self._ask(server_id)
-        self._buffer = bytearray(_BUFFER_BYTES + _EVENT_PACKET.size)
-        self._filled = 0
+        self.ended = False
+        # What came of a packet that has not come whole, and how many bytes it needs.
+        self._pieces: list[bytes] = []
+        self._pending, self._needed = 0, 0
         # Of an event that is larger than a packet.
         self._parts: list[bytes] = []
 
@@ -146,10 +151,10 @@ class LogStream:
             CorruptData: The server breaks off within an event.
             Unavailable: The connection is lost, or nothing came for half a minute.
         """
-        ended = False
-        while not ended:
-            self._receive()
-            ended = yield from self._cut()
+        for piece in self.pieces():
+            yield from self.cut(piece)
+            if self.ended:
+                return
 
     # The request ------------------------------------------------------------------------------
 
@@ -185,83 +190,89 @@ class LogStream:
 
     # The answer -------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
-        """Wait for more of the answer."""
-        # What a short packet lacks of `_EVENT_PACKET` is read beyond it.
-        size = len(self._buffer) - _EVENT_PACKET.size
-        if self._filled == size:
-            # A packet is larger than that.
-            self._buffer, size = self._buffer + bytearray(size), 2 * size
-        try:
-            count = self._connection._sock.recv_into(memoryview(self._buffer)[self._filled : size])
-        except TimeoutError as error:
-            raise Unavailable(
-                f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not even "
-                "that it is there; check the network"
-            ) from error
-        except OSError as error:
-            raise Unavailable(f"the source at {self._address} is lost: {error}") from error
-        if count == 0:
-            raise Unavailable(f"the source at {self._address} has ended the connection")
-        self._filled += count
+    def pieces(self) -> Iterator[bytes]:
+        """The server's bytes as they come, for `cut`; a thread may wait for them.
 
-    def _cut(self) -> Generator[LogChunk, None, bool]:
-        """Yield the whole events that have come; returns whether the log has ended."""
-        buffer, filled, parts, unpack = (
-            self._buffer,
-            self._filled,
+        Raises:
+            Unavailable: The connection is lost, or nothing came for half a minute.
+        """
+        while True:
+            try:
+                piece = self._connection._sock.recv(_PIECE_BYTES)
+            except TimeoutError as error:
+                raise Unavailable(
+                    f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not "
+                    "even that it is there; check the network"
+                ) from error
+            except OSError as error:
+                raise Unavailable(f"the source at {self._address} is lost: {error}") from error
+            if not piece:
+                raise Unavailable(f"the source at {self._address} has ended the connection")
+            yield piece
+
+    def cut(self, piece: bytes) -> Iterator[LogChunk]:
+        """The whole events that have come with a piece.
+
+        Raises:
+            NotFound, CorruptData: As `chunks`.
+        """
+        self._pieces.append(piece)
+        self._pending += len(piece)
+        if self._pending < self._needed:
+            return
+        data = b"".join(self._pieces) if len(self._pieces) > 1 else piece
+        view, filled, parts, unpack = (
+            memoryview(data),
+            len(data),
             self._parts,
             _EVENT_PACKET.unpack_from,
         )
+        last = filled - _EVENT_PACKET.size
         start = at = 0
-        ended = False
-        while at + _HEAD_BYTES <= filled and not ended:
-            head, status, size = unpack(buffer, at)
+        self._needed = _HEAD_BYTES
+        while at + _HEAD_BYTES <= filled:
+            if at <= last:
+                head, status, size = unpack(data, at)
+            else:
+                # Too short for an event.
+                head, status, size = int.from_bytes(data[at : at + _HEAD_BYTES], "little"), 0, 0
             length = head & _MAX_PACKET
             end = at + _HEAD_BYTES + length
             if end > filled:
+                self._needed = end - at
                 break
             if status or size + 1 != length or parts:
                 if at > start:
-                    yield self._chunk(start, at)
-                event, ended = self._other_packet(bytes(buffer[at + _HEAD_BYTES : end]))
+                    yield LogChunk(view[start:at], _BEFORE_EVENT)
+                event = self._other_packet(data[at + _HEAD_BYTES : end])
+                if self.ended:
+                    return
                 if event:
                     yield LogChunk(event)
                 start = end
             at = end
         if at > start:
-            yield self._chunk(start, at)
-        rest = bytes(buffer[at:filled])
-        buffer[: len(rest)] = rest
-        self._filled = len(rest)
-        return ended
+            yield LogChunk(view[start:at], _BEFORE_EVENT)
+        self._pieces, self._pending = [data[at:]], filled - at
 
-    def _chunk(self, start: int, end: int) -> LogChunk:
-        return LogChunk(memoryview(self._buffer)[start:end].tobytes(), _BEFORE_EVENT)
-
-    def _other_packet(self, payload: bytes) -> tuple[memoryview, bool]:
-        """The event that ends with a packet which does not have one event, if it has a part of one.
-
-        Returns:
-            The event, or nothing, and whether the log has ended.
-        """
+    def _other_packet(self, payload: bytes) -> memoryview:
+        """The event that ends with a packet which does not have a whole one; empty if none does."""
         length = len(payload)
         if length == _MAX_PACKET or self._parts:
             self._parts.append(payload)
             if length == _MAX_PACKET:
-                return memoryview(b""), False
+                return memoryview(b"")
             payload = b"".join(self._parts)
             self._parts.clear()
         view = memoryview(payload)
-        if self._is_end(view):
-            return memoryview(b""), True
+        self.ended = self._is_end(view)
         size = int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "little")
-        if size + 1 != len(view):
+        if not self.ended and size + 1 != len(view):
             raise CorruptData(
                 f"the source at {self._address} sent an event of {size} bytes in {len(view) - 1} "
                 "bytes; end the pipeline and start it again"
             )
-        return view[1:], False
+        return view[1:]
 
     def _is_end(self, payload: memoryview) -> bool:
         """Whether a packet says that the log has ended; raises what it says went wrong."""

@@ -160,7 +160,7 @@ class _MappedTable:
 
 
 class _Transaction:
-    """A transaction that is being read. Most have rows only: the rest is set where there is more."""
+    """A transaction that is being read. Most have rows only: the rest is set if there is more."""
 
     statement = ""
     syntax, strict = Syntax(), False
