@@ -31,7 +31,7 @@ from headwater.cdc.columns import (
     timestamp_column,
     year_column,
 )
-from headwater.cdc.columns.decimals import digit_groups
+from headwater.cdc.columns.decimals import digit_groups, packed_decimal_width
 from headwater.storage.errors import CorruptData, Invalid
 
 FAIL = DateRule("d")
@@ -55,7 +55,7 @@ def laid_out(
         parts += [gap, data]
         size += len(gap) + len(data)
     nulls = np.array([value is None for value in values], np.bool_)
-    return LogBytes(parts), np.array(offsets, np.int64), nulls, np.array(lengths, np.int64)
+    return LogBytes.joined(parts), np.array(offsets, np.int64), nulls, np.array(lengths, np.int64)
 
 
 @given(st.data(), st.integers(1, 8), st.booleans(), st.sampled_from(["little", "big"]))
@@ -63,7 +63,7 @@ def test_integers_of_any_width(data: st.DataObject, width: int, signed: bool, or
     low, high = (-(1 << 8 * width - 1), (1 << 8 * width - 1) - 1) if signed else (0, 256**width - 1)
     values = data.draw(st.lists(st.none() | st.integers(low, high)))
     log, offsets, nulls, _ = laid_out(values, lambda x: x.to_bytes(width, order, signed=signed))
-    column = integer_column(log, offsets, nulls, width, signed=signed, order=order)
+    column = integer_column(log.cells(offsets, width), nulls, width, signed=signed, order=order)
     column.validate(full=True)
     assert column.to_pylist() == values
     assert column.type.bit_width == {3: 32, 5: 64, 6: 64, 7: 64}.get(width, 8 * width)
@@ -73,13 +73,13 @@ def test_integers_of_any_width(data: st.DataObject, width: int, signed: bool, or
 def test_floats(values: list[float | None], order: Any) -> None:
     form = "<d" if order == "little" else ">d"
     log, offsets, nulls, _ = laid_out(values, lambda x: struct.pack(form, x))
-    assert float_column(log, offsets, nulls, 8, order).to_pylist() == values
+    assert float_column(log.cells(offsets, 8), nulls, 8, order).to_pylist() == values
 
 
 @given(st.lists(st.none() | st.floats(width=32, allow_nan=False)))
 def test_single_floats(values: list[float | None]) -> None:
     log, offsets, nulls, _ = laid_out(values, lambda x: struct.pack("<f", x))
-    column = float_column(log, offsets, nulls, 4)
+    column = float_column(log.cells(offsets, 4), nulls, 4)
     assert column.type == pa.float32()
     assert column.to_pylist() == values
 
@@ -101,7 +101,9 @@ def test_decimals_of_any_precision(data: st.DataObject, precision: int) -> None:
     decimals = unscaled.map(lambda number: Decimal(number).scaleb(-scale, CONTEXT))
     values = data.draw(st.lists(st.none() | decimals))
     log, offsets, nulls, _ = laid_out(values, lambda x: packed_decimal(x, precision, scale))
-    column = decimal_column(log, offsets, nulls, precision, scale)
+    column = decimal_column(
+        log.cells(offsets, packed_decimal_width(precision, scale)), nulls, precision, scale
+    )
     make = pa.decimal128 if precision <= 38 else pa.decimal256
     assert column.type == make(precision, scale)
     assert column.to_pylist() == values
@@ -112,7 +114,7 @@ def test_dates(values: list[date | None]) -> None:
     log, offsets, nulls, _ = laid_out(
         values, lambda x: (x.year << 9 | x.month << 5 | x.day).to_bytes(3, "little")
     )
-    assert date_column(log, offsets, nulls, FAIL).to_pylist() == values
+    assert date_column(log.cells(offsets, 3), nulls, FAIL).to_pylist() == values
 
 
 def packed_fraction(micros: int, digits: int) -> bytes:
@@ -134,14 +136,17 @@ def test_datetimes_and_timestamps(values: list[datetime | None], digits: int) ->
         return (seconds + 0x8000000000).to_bytes(5, "big") + packed_fraction(x.microsecond, digits)
 
     log, offsets, nulls, _ = laid_out(values, packed)
-    assert datetime_column(log, offsets, nulls, digits, FAIL).to_pylist() == values
+    assert (
+        datetime_column(log.cells(offsets, 5 + (digits + 1) // 2), nulls, digits, FAIL).to_pylist()
+        == values
+    )
 
     instants = [x and x.replace(year=1971 + x.year % 100, day=1, tzinfo=UTC) for x in values]
     log, offsets, nulls, _ = laid_out(
         instants,
         lambda x: int(x.timestamp()).to_bytes(4, "big") + packed_fraction(x.microsecond, digits),
     )
-    column = timestamp_column(log, offsets, nulls, digits, FAIL)
+    column = timestamp_column(log.cells(offsets, 4 + (digits + 1) // 2), nulls, digits, FAIL)
     assert column.type == pa.timestamp("us", "UTC")
     assert column.to_pylist() == instants
 
@@ -166,14 +171,14 @@ def test_times_beyond_a_day_and_below_zero(values: list[int | None], digits: int
         return (number + (0x800000 << 8 * width)).to_bytes(3 + width, "big")
 
     log, offsets, nulls, _ = laid_out(values, packed)
-    column = time_column(log, offsets, nulls, digits)
+    column = time_column(log.cells(offsets, 3 + (digits + 1) // 2), nulls, digits)
     assert column.type == pa.duration("us")
     assert column.to_pylist() == [None if x is None else timedelta(microseconds=x) for x in values]
 
 
 def test_years_keep_zero() -> None:
     log, offsets, nulls, _ = laid_out([0, 1, 255, None], lambda x: bytes([x]))
-    assert year_column(log, offsets, nulls).to_pylist() == [0, 1901, 2155, None]
+    assert year_column(log.cells(offsets, 1), nulls).to_pylist() == [0, 1901, 2155, None]
 
 
 IMPOSSIBLE = [(0, 0, 0), (2026, 0, 10), (2026, 2, 29), (2026, 4, 31), (2026, 13, 1), (1900, 2, 29)]
@@ -185,9 +190,13 @@ def test_dates_that_do_not_exist_are_null_or_an_error(year: int, month: int, day
     packed = (year << 9 | month << 5 | day).to_bytes(3, "little")
     good = (2024 << 9 | 2 << 5 | 29).to_bytes(3, "little")
     log, offsets, nulls, _ = laid_out([good, packed, None], lambda x: x)
-    assert date_column(log, offsets, nulls, NULL).to_pylist() == [date(2024, 2, 29), None, None]
+    assert date_column(log.cells(offsets, 3), nulls, NULL).to_pylist() == [
+        date(2024, 2, 29),
+        None,
+        None,
+    ]
     with pytest.raises(Invalid, match=f"column 'd' has the value '{year:04}-{month:02}-{day:02}'"):
-        date_column(log, offsets, nulls, FAIL)
+        date_column(log.cells(offsets, 3), nulls, FAIL)
 
 
 @given(st.lists(st.none() | st.binary(max_size=40)))
@@ -242,4 +251,4 @@ def test_bytes_that_are_not_text_are_an_error(charset: Charset, value: bytes) ->
 
 def test_a_value_outside_of_the_log_is_an_error() -> None:
     with pytest.raises(CorruptData, match="outside of their 3 bytes"):
-        integer_column(LogBytes([b"abc"]), np.array([1000]), None, 4)
+        LogBytes.joined([b"abc"]).cells(np.array([1000]), 4)

@@ -196,7 +196,7 @@ def test_no_rows_have_the_types_of_the_table() -> None:
     ("rows", "message"),
     [
         (row(1, b"abc")[:-1], "a row ends after its event"),
-        (b"\1\0", "a column that is not nullable is null"),
+        (b"\1" + row(1, b"x")[1:], "a column that is not nullable is null"),
         (row(1, b"x") + b"\0" * 3, "a row ends after its event"),
         (b"\0\1\0\0\0\xff", "a row ends after its event"),
     ],

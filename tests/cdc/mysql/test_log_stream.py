@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from headwater.cdc.mysql.log_stream import FileStart, GtidStart, LogStream
+from headwater.cdc.mysql.log_stream import FileStart, GtidStart, LogChunk, LogStream
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.storage.errors import Forbidden, NotFound, Unavailable
 
@@ -24,11 +24,12 @@ def place(server: MySQLServer) -> tuple[FileStart, GtidStart]:
     return FileStart(str(file), int(str(offset))), GtidStart(str(gtids))
 
 
-def kinds(data: bytes) -> Counter[int]:
-    """The numbers of events by their types; they fill the data."""
+def kinds(chunk: LogChunk) -> Counter[int]:
+    """The numbers of events by their types; they fill the chunk."""
     counts: Counter[int] = Counter()
-    at = 0
+    data, at = chunk.data, 0
     while at < len(data):
+        at += chunk.gap
         counts[data[at + 4]] += 1
         at += struct.unpack_from("<I", data, at + 9)[0]
     assert at == len(data)

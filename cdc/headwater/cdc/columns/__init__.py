@@ -1,16 +1,16 @@
 """Arrow columns gathered from the raw bytes of a log, all rows at once.
 
-Functions of columns take the bytes, the offset of each row's value, and which rows are null. None
-of them loops over rows in Python, and none of them depends on a source's protocol.
+Functions of columns take the bytes of each row's value, and which rows are null. None of them loops
+over rows in Python, and none of them depends on a source's protocol.
 """
 
 from headwater.cdc.columns.bad_dates import BadDates, DateRule, bad_date
 from headwater.cdc.columns.decimals import decimal_column
 from headwater.cdc.columns.gather import (
+    Cells,
     LogBytes,
     Nulls,
     Offsets,
-    bit_flags,
     float_column,
     integer_column,
     primitive_array,
@@ -30,7 +30,7 @@ from headwater.cdc.columns.temporal import (
 from headwater.cdc.columns.text import (
     Charset,
     binary_column,
-    binary_views,
+    cell_bytes_column,
     decode_text,
     fixed_binary_column,
     text_column,
@@ -38,6 +38,7 @@ from headwater.cdc.columns.text import (
 
 __all__ = [
     "BadDates",
+    "Cells",
     "Charset",
     "DateRule",
     "LogBytes",
@@ -45,8 +46,7 @@ __all__ = [
     "Offsets",
     "bad_date",
     "binary_column",
-    "binary_views",
-    "bit_flags",
+    "cell_bytes_column",
     "date_column",
     "date_text_column",
     "datetime_column",

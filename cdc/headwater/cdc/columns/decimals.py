@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns.gather import LogBytes, Nulls, Offsets, unsigned_integers
+from headwater.cdc.columns.gather import Cells, Nulls, unsigned_integers
 from headwater.cdc.columns.gather import validity_bitmap as _validity
 
 # How many bytes a group of so many digits takes.
@@ -36,18 +36,16 @@ def decimal_type(precision: int, scale: int) -> pa.DataType:
     return make(precision, scale)
 
 
-def decimal_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, precision: int, scale: int
-) -> pa.Array:
-    """Gather packed decimals.
+def decimal_column(cells: Cells, nulls: Nulls, precision: int, scale: int) -> pa.Array:
+    """Read packed decimals.
 
     The first bit is set in values that are not negative; a negative value has all bits inverted.
 
     Returns:
         An array of ``decimal128(precision, scale)``, or ``decimal256`` beyond 38 digits.
     """
-    negative = log.gather("u1", offsets) < 0x80
-    groups = _group_values(log, offsets, negative, precision, scale)
+    negative = cells.read("u1") < 0x80
+    groups = _group_values(cells, negative, precision, scale)
     words: npt.NDArray[np.int64] | npt.NDArray[np.uint32]
     if precision <= _MAX_INT64_DIGITS:
         words = _short_decimal(groups, negative)
@@ -55,12 +53,11 @@ def decimal_column(
         limbs = 4 if precision <= _MAX_DECIMAL128_DIGITS else 8
         words = _long_decimal(groups, negative, limbs)
     type_ = decimal_type(precision, scale)
-    return pa.Array.from_buffers(type_, len(offsets), [_validity(nulls), pa.py_buffer(words)])
+    return pa.Array.from_buffers(type_, cells.rows, [_validity(nulls), pa.py_buffer(words)])
 
 
 def _group_values(
-    log: LogBytes,
-    offsets: Offsets,
+    cells: Cells,
     negative: npt.NDArray[np.bool_],
     precision: int,
     scale: int,
@@ -68,12 +65,13 @@ def _group_values(
     """The magnitude of each group of digits, with 10 to the power of its digits."""
     values = []
     position = 0
-    flip = np.where(negative, np.uint64(0xFFFFFFFF), np.uint64(0))
+    flip = negative.astype(np.uint64) * _LOW_32 if negative.any() else None
     for width, digits in digit_groups(precision, scale):
-        group = unsigned_integers(log, offsets + position, width, "big")
+        group = unsigned_integers(cells.at(position), width, "big")
         if position == 0:
             group ^= np.uint64(1 << (8 * width - 1))
-        group ^= flip & np.uint64((1 << 8 * width) - 1)
+        if flip is not None:
+            group ^= flip & np.uint64((1 << 8 * width) - 1)
         values.append((10**digits, group))
         position += width
     return values
@@ -87,8 +85,10 @@ def _short_decimal(
         total *= power
         total += group.view(np.int64)
     words = np.empty((len(total), 2), np.int64)
-    words[:, 0] = np.where(negative, -total, total)
-    words[:, 1] = words[:, 0] >> 63
+    if negative.any():
+        total = np.where(negative, -total, total)
+    words[:, 0] = total
+    words[:, 1] = total >> 63
     return words
 
 

@@ -17,25 +17,66 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 """The offset of each row's value in the log, bytes."""
 Nulls: TypeAlias = npt.NDArray[np.bool_] | None
 """Whether each row's value is null; None where none is."""
+Words: TypeAlias = npt.NDArray[np.uint64]
 
+# Columns that lie side by side are copied as one block, up to so many bytes of each row.
+MAX_CELL_BYTES = 240
+# Any integer may be read as eight bytes, of which it has the first or the last ones.
+_WORD_BYTES = 8
 # A null or short value at the end of the log is gathered like any other, up to this many bytes.
 PADDING = 64
-# Arrow's string views address a buffer with 31 bits.
+# Arrow's offsets of text address a buffer with 31 bits.
 MAX_LOG_BYTES = 2**31 - 1 - PADDING
 
 
-class LogBytes:
-    """The bytes of some events, joined, and views that read a value at any of their offsets.
+class Cells:
+    """Some bytes of each row, which lie at one distance from those of the row before.
 
     Args:
-        parts: The bytes, in order. They are copied once.
+        block: The bytes.
+        stride: The distance, bytes.
+        offset: Where those of the first row begin.
+    """
+
+    __slots__ = ("_block", "_offset", "_stride", "rows")
+
+    def __init__(self, block: npt.NDArray[Any], stride: int, offset: int = 0) -> None:
+        self._block, self._stride, self._offset = block, stride, offset
+        self.rows = len(block)
+
+    def at(self, offset: int) -> Cells:
+        """The bytes from an offset on."""
+        return Cells(self._block, self._stride, self._offset + offset)
+
+    def read(self, dtype: str, offset: int = 0) -> npt.NDArray[Any]:
+        """Read a value of a NumPy type of each row; it has the machine's byte order."""
+        stored = np.dtype(dtype)
+        if not self.rows:
+            return np.zeros(0, stored.newbyteorder("="))
+        view: npt.NDArray[Any] = np.ndarray(
+            (self.rows,), stored, self._block, self._offset + offset, (self._stride,)
+        )
+        return view.astype(stored.newbyteorder("="))
+
+    def byte_matrix(self, width: int) -> npt.NDArray[np.uint8]:
+        """Some bytes of each row, a row each."""
+        if not self.rows:
+            return np.zeros((0, width), np.uint8)
+        shape, strides = (self.rows, width), (self._stride, 1)
+        return np.ndarray(shape, np.uint8, self._block, self._offset, strides).copy()
+
+
+class LogBytes:
+    """The bytes of some events, and views that read a value at any of their offsets.
+
+    Args:
+        data: The bytes, with `PADDING` bytes of any value after them.
 
     Raises:
         Unsupported: There are 2 GiB of bytes or more.
     """
 
-    def __init__(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
-        data = b"".join((*parts, bytes(PADDING)))
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.size = len(data) - PADDING
         if self.size > MAX_LOG_BYTES:
             raise Unsupported(
@@ -46,63 +87,98 @@ class LogBytes:
         self.buffer = pa.py_buffer(data)
         self._views: dict[str, npt.NDArray[Any]] = {}
 
-    def gather(self, dtype: str, offsets: Offsets) -> npt.NDArray[Any]:
-        """Read a value of a NumPy type at each offset, which need not be aligned.
+    @staticmethod
+    def joined(parts: Iterable[bytes | bytearray | memoryview]) -> LogBytes:
+        """The bytes of some parts, which are copied."""
+        return LogBytes(b"".join((*parts, bytes(PADDING))))
 
-        Raises:
-            CorruptData: An offset is outside of the bytes.
-        """
+    def view(self, dtype: str) -> npt.NDArray[Any]:
+        """A value of a NumPy type at every offset, which need not be aligned; nothing is copied."""
         view = self._views.get(dtype)
         if view is None:
             item = np.dtype(dtype)
             shape = (len(self._data) - item.itemsize + 1,)
             view = np.ndarray(shape=shape, dtype=item, buffer=self._data, strides=(1,))
             self._views[dtype] = view
+        return view
+
+    def gather(self, dtype: str, offsets: Offsets) -> npt.NDArray[Any]:
+        """Read a value of a NumPy type at each offset.
+
+        Raises:
+            CorruptData: An offset is outside of the bytes.
+        """
         try:
-            return view[offsets]
+            return self.view(dtype)[offsets]
         except IndexError as error:
-            raise CorruptData(
-                f"cannot decode rows: a value lies outside of their {self.size} bytes; the table "
-                "map does not describe these rows"
-            ) from error
+            raise self.outside() from error
+
+    def check_bounds(self, bounds: npt.NDArray[np.int32]) -> None:
+        """Check that values lie in the bytes, one after the other.
+
+        Args:
+            bounds: Where each value begins and ends.
+
+        Raises:
+            CorruptData: They do not.
+        """
+        is_inside = bounds[0] >= 0 and bounds[-1] <= len(self._data)
+        if not is_inside or (bounds[1:] < bounds[:-1]).any():
+            raise self.outside()
+
+    def outside(self) -> CorruptData:
+        """The error for an offset outside of the bytes."""
+        return CorruptData(
+            f"cannot decode rows: a value lies outside of their {self.size} bytes; the table "
+            "map does not describe these rows"
+        )
+
+    def cells(self, offsets: Offsets, width: int) -> Cells:
+        """Copy some bytes at each offset.
+
+        Args:
+            offsets: Where they begin.
+            width: How many; `MAX_CELL_BYTES` at most.
+
+        Raises:
+            CorruptData: An offset is outside of the bytes.
+        """
+        stride = 1 if width == 1 else width + _WORD_BYTES
+        return Cells(self.gather("u1" if width == 1 else f"V{stride}", offsets), stride)
 
 
-def unsigned_integers(
-    log: LogBytes, offsets: Offsets, width: int, order: ByteOrder = "little"
-) -> npt.NDArray[np.uint64]:
+def unsigned_integers(cells: Cells, width: int, order: ByteOrder = "little") -> Words:
     """Read unsigned integers of 1 to 8 bytes as ``uint64``."""
     prefix = "<" if order == "little" else ">"
     if width in (1, 2, 4, 8):
-        return log.gather(f"{prefix}u{width}", offsets).astype(np.uint64)
-    words = log.gather(f"{prefix}u8", offsets)
-    spare = np.uint64(8 * (8 - width))
+        return cells.read(f"{prefix}u{width}").astype(np.uint64, copy=False)
+    words: Words = cells.read(f"{prefix}u8")
     if order == "big":
-        return np.asarray(words >> spare, np.uint64)
-    return np.asarray(words & np.uint64((1 << 8 * width) - 1), np.uint64)
+        words >>= np.uint64(8 * (8 - width))
+    else:
+        words &= np.uint64((1 << 8 * width) - 1)
+    return words
 
 
-def signed_integers(
-    log: LogBytes, offsets: Offsets, width: int, order: ByteOrder = "little"
-) -> npt.NDArray[np.int64]:
+def signed_integers(cells: Cells, width: int, order: ByteOrder = "little") -> npt.NDArray[np.int64]:
     """Read integers of 1 to 8 bytes in two's complement as ``int64``."""
     prefix = "<" if order == "little" else ">"
     if width in (1, 2, 4, 8):
-        return log.gather(f"{prefix}i{width}", offsets).astype(np.int64)
+        return cells.read(f"{prefix}i{width}").astype(np.int64, copy=False)
     spare = 8 * (8 - width)
-    words = unsigned_integers(log, offsets, width, order) << np.uint64(spare)
+    words = unsigned_integers(cells, width, order) << np.uint64(spare)
     return words.view(np.int64) >> np.int64(spare)
 
 
 def integer_column(
-    log: LogBytes,
-    offsets: Offsets,
+    cells: Cells,
     nulls: Nulls,
     width: int,
     *,
     signed: bool = True,
     order: ByteOrder = "little",
 ) -> pa.Array:
-    """Gather integers of 1 to 8 bytes.
+    """Read integers of 1 to 8 bytes.
 
     Returns:
         An array of Arrow's smallest type of that signedness that has as many bytes: ``int32`` for
@@ -112,29 +188,19 @@ def integer_column(
     values: npt.NDArray[Any]
     if size == width:
         prefix = "<" if order == "little" else ">"
-        values = log.gather(f"{prefix}{'i' if signed else 'u'}{width}", offsets)
+        values = cells.read(f"{prefix}{'i' if signed else 'u'}{width}")
     elif signed:
-        values = signed_integers(log, offsets, width, order)
+        values = signed_integers(cells, width, order)
     else:
-        values = unsigned_integers(log, offsets, width, order)
+        values = unsigned_integers(cells, width, order)
     dtype = np.dtype(f"{'i' if signed else 'u'}{size}")
     return primitive_array(values.astype(dtype, copy=False), pa.from_numpy_dtype(dtype), nulls)
 
 
-def float_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, width: int, order: ByteOrder = "little"
-) -> pa.Array:
-    """Gather IEEE floats of 4 or 8 bytes as ``float32`` or ``float64``."""
-    prefix = "<" if order == "little" else ">"
-    dtype = np.dtype(f"f{width}")
-    values = log.gather(f"{prefix}f{width}", offsets).astype(dtype, copy=False)
-    return primitive_array(values, pa.from_numpy_dtype(dtype), nulls)
-
-
-def bit_flags(log: LogBytes, offsets: Offsets, index: int) -> npt.NDArray[np.bool_]:
-    """Read one bit of a bitmap that begins at each offset, the lowest bit of a byte first."""
-    flags: npt.NDArray[np.bool_] = (log.gather("u1", offsets + (index >> 3)) >> (index & 7)) & 1 > 0
-    return flags
+def float_column(cells: Cells, nulls: Nulls, width: int, order: ByteOrder = "little") -> pa.Array:
+    """Read IEEE floats of 4 or 8 bytes as ``float32`` or ``float64``."""
+    values = cells.read(f"{'<' if order == 'little' else '>'}f{width}")
+    return primitive_array(values, pa.from_numpy_dtype(values.dtype), nulls)
 
 
 def primitive_array(values: npt.NDArray[Any], type_: pa.DataType, nulls: Nulls) -> pa.Array:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns.bad_dates import DateRule, is_bad_date
+from headwater.cdc.columns.bad_dates import DateRule
 from headwater.cdc.columns.gather import (
-    LogBytes,
+    Cells,
     Nulls,
-    Offsets,
     primitive_array,
-    signed_integers,
     unsigned_integers,
 )
 from headwater.cdc.columns.value_text import (
@@ -29,6 +29,10 @@ Numbers = npt.NDArray[np.int64]
 
 _MICROS = 1_000_000
 _DAY_SECONDS = 86_400
+# A year and a month are one number of 17 bits; dates such as 0000-00-00 have the month 0.
+_MONTHS = 13
+_MAX_MONTH = (1 << 17) - 1
+_MAX_YEAR = 9999
 
 
 class _Fields(NamedTuple):
@@ -39,14 +43,6 @@ class _Fields(NamedTuple):
     day: Numbers
     second: Numbers | None = None
     micros: Numbers | None = None
-
-    def row(self, index: int) -> _Fields:
-        year, month, day, second, micros = (
-            _NOTHING if part is None else part[index : index + 1] for part in self
-        )
-        if self.second is None:
-            return _Fields(year, month, day)
-        return _Fields(year, month, day, second, micros)
 
     def characters(self, digits: int) -> Characters:
         """The text ``YYYY-MM-DD``, with a time of day ``HH:MM:SS.ffffff``."""
@@ -65,14 +61,9 @@ class _Fields(NamedTuple):
     def text(self, digits: int, nulls: Nulls) -> pa.Array:
         return text_array(self.characters(digits), nulls)
 
-    def nulls(self, nulls: Nulls, rule: DateRule, digits: int) -> Nulls:
-        """Which rows are null under a rule for bad dates."""
-        is_bad = is_bad_date(self.year, self.month, self.day)
-        return rule.apply(is_bad, nulls, lambda row: _shown(self.row(row), digits))
 
-
-def date_column(log: LogBytes, offsets: Offsets, nulls: Nulls, rule: DateRule) -> pa.Array:
-    """Gather dates of three bytes: year in 15 bits, month in 4, day in 5.
+def date_column(cells: Cells, nulls: Nulls, rule: DateRule) -> pa.Array:
+    """Read dates of three bytes: year in 15 bits, month in 4, day in 5.
 
     Returns:
         An array of ``date32``.
@@ -80,20 +71,26 @@ def date_column(log: LogBytes, offsets: Offsets, nulls: Nulls, rule: DateRule) -
     Raises:
         Invalid: The rule rejects a date.
     """
-    fields = _date_fields(log, offsets)
-    nulls = fields.nulls(nulls, rule, 0)
-    return primitive_array(_days(fields).astype(np.int32), pa.date32(), nulls)
+    packed = unsigned_integers(cells, 3).view(np.int64)
+    # Months beyond 12 become the month 0 of the next year, which does not exist either.
+    months = (packed >> 9) * _MONTHS + np.minimum((packed >> 5) & 15, _MONTHS)
+    days, nulls = _days(
+        np.minimum(months, _MAX_MONTH),
+        packed & 31,
+        nulls,
+        rule,
+        lambda row: _shown(_date_fields(packed[row : row + 1]), 0),
+    )
+    return primitive_array(days, pa.date32(), nulls)
 
 
-def date_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
-    """Gather dates as `date_column`, as the ``string`` that the source shows."""
-    return _date_fields(log, offsets).text(0, nulls)
+def date_text_column(cells: Cells, nulls: Nulls) -> pa.Array:
+    """Read dates as `date_column`, as the ``string`` that the source shows."""
+    return _date_fields(unsigned_integers(cells, 3).view(np.int64)).text(0, nulls)
 
 
-def datetime_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, rule: DateRule
-) -> pa.Array:
-    """Gather date-times without a time zone: five bytes, then `digits` of a second.
+def datetime_column(cells: Cells, nulls: Nulls, digits: int, rule: DateRule) -> pa.Array:
+    """Read date-times without a time zone: five bytes, then `digits` of a second.
 
     Returns:
         An array of ``timestamp[us]``.
@@ -101,23 +98,28 @@ def datetime_column(
     Raises:
         Invalid: The rule rejects a date.
     """
-    fields = _datetime_fields(log, offsets, digits)
-    nulls = fields.nulls(nulls, rule, digits)
-    assert fields.second is not None
-    assert fields.micros is not None
-    seconds = _days(fields) * _DAY_SECONDS + fields.second
-    return primitive_array(seconds * _MICROS + fields.micros, pa.timestamp("us"), nulls)
+    packed, micros = _packed_datetimes(cells), _fraction(cells.at(5), digits)
+    days, nulls = _days(
+        (packed >> 22) & _MAX_MONTH,
+        (packed >> 17) & 31,
+        nulls,
+        rule,
+        lambda row: _shown(_datetime_fields(packed[row : row + 1], micros[row : row + 1]), digits),
+    )
+    values = days * np.int64(_DAY_SECONDS * _MICROS)
+    values += _day_micros()[packed & 0x1FFFF]
+    values += micros
+    return primitive_array(values, pa.timestamp("us"), nulls)
 
 
-def datetime_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
-    """Gather date-times as `datetime_column`, as the ``string`` that the source shows."""
-    return _datetime_fields(log, offsets, digits).text(digits, nulls)
+def datetime_text_column(cells: Cells, nulls: Nulls, digits: int) -> pa.Array:
+    """Read date-times as `datetime_column`, as the ``string`` that the source shows."""
+    fields = _datetime_fields(_packed_datetimes(cells), _fraction(cells.at(5), digits))
+    return fields.text(digits, nulls)
 
 
-def timestamp_column(
-    log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int, rule: DateRule
-) -> pa.Array:
-    """Gather instants: four bytes of seconds since 1970, then `digits` of a second.
+def timestamp_column(cells: Cells, nulls: Nulls, digits: int, rule: DateRule) -> pa.Array:
+    """Read instants: four bytes of seconds since 1970, then `digits` of a second.
 
     Zero is not 1970 but the date 0000-00-00.
 
@@ -127,14 +129,14 @@ def timestamp_column(
     Raises:
         Invalid: The rule rejects a date, and a value is zero.
     """
-    micros = _instants(log, offsets, digits)
+    micros = _instants(cells, digits)
     nulls = rule.apply(micros == 0, nulls, lambda _: _shown(_ZERO, digits))
     return primitive_array(micros, pa.timestamp("us", "UTC"), nulls)
 
 
-def timestamp_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
-    """Gather instants as `timestamp_column`, as the ``string`` that the source shows in UTC."""
-    micros = _instants(log, offsets, digits)
+def timestamp_text_column(cells: Cells, nulls: Nulls, digits: int) -> pa.Array:
+    """Read instants as `timestamp_column`, as the ``string`` that the source shows in UTC."""
+    micros = _instants(cells, digits)
     days = (micros // (_DAY_SECONDS * _MICROS)).view("datetime64[D]")
     months = days.astype("datetime64[M]")
     fields = _Fields(
@@ -149,14 +151,14 @@ def timestamp_text_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits:
     return text_array(characters, nulls)
 
 
-def time_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> pa.Array:
-    """Gather times of -838:59:59 to 838:59:59: three bytes, then `digits` of a second.
+def time_column(cells: Cells, nulls: Nulls, digits: int) -> pa.Array:
+    """Read times of -838:59:59 to 838:59:59: three bytes, then `digits` of a second.
 
     Returns:
         An array of ``duration[us]``, as a time may be negative or longer than a day.
     """
     width = packed_fraction_width(digits)
-    packed = unsigned_integers(log, offsets, 3 + width, "big").view(np.int64)
+    packed = unsigned_integers(cells, 3 + width, "big").view(np.int64)
     packed = packed - (0x800000 << (8 * width))
     magnitude = np.abs(packed)
     seconds = _seconds_of_day(magnitude >> (8 * width))
@@ -165,13 +167,13 @@ def time_column(log: LogBytes, offsets: Offsets, nulls: Nulls, digits: int) -> p
     return primitive_array(micros, pa.duration("us"), nulls)
 
 
-def year_column(log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
-    """Gather years of one byte: 0 is the year 0, others count from 1900.
+def year_column(cells: Cells, nulls: Nulls) -> pa.Array:
+    """Read years of one byte: 0 is the year 0, others count from 1900.
 
     Returns:
         An array of ``int16``.
     """
-    stored = log.gather("u1", offsets).astype(np.int16)
+    stored = cells.read("u1").astype(np.int16)
     return primitive_array(np.where(stored == 0, 0, stored + 1900), pa.int16(), nulls)
 
 
@@ -188,35 +190,41 @@ def _shown(fields: _Fields, digits: int) -> str:
     return bytes(fields.characters(digits)).decode()
 
 
-def _date_fields(log: LogBytes, offsets: Offsets) -> _Fields:
-    packed = signed_integers(log, offsets, 3)
+def _date_fields(packed: Numbers) -> _Fields:
     return _Fields(packed >> 9, (packed >> 5) & 15, packed & 31)
 
 
-def _datetime_fields(log: LogBytes, offsets: Offsets, digits: int) -> _Fields:
-    packed = unsigned_integers(log, offsets, 5, "big").view(np.int64) - 0x8000000000
+def _packed_datetimes(cells: Cells) -> Numbers:
+    """Months in 17 bits, a day in 5, an hour in 5, a minute and a second in 6 each."""
+    numbers: Numbers = unsigned_integers(cells, 5, "big").view(np.int64)
+    numbers -= 0x8000000000
+    return numbers
+
+
+def _datetime_fields(packed: Numbers, micros: Numbers) -> _Fields:
     months = packed >> 22
     return _Fields(
-        months // 13,
-        months % 13,
+        months // _MONTHS,
+        months % _MONTHS,
         (packed >> 17) & 31,
         _seconds_of_day(packed & 0x1FFFF),
-        _fraction(log, offsets + 5, digits),
+        micros,
     )
 
 
-def _instants(log: LogBytes, offsets: Offsets, digits: int) -> Numbers:
-    seconds = unsigned_integers(log, offsets, 4, "big").view(np.int64)
-    return seconds * _MICROS + _fraction(log, offsets + 4, digits)
+def _instants(cells: Cells, digits: int) -> Numbers:
+    seconds = unsigned_integers(cells, 4, "big").view(np.int64)
+    return seconds * _MICROS + _fraction(cells.at(4), digits)
 
 
-def _fraction(log: LogBytes, offsets: Offsets, digits: int) -> Numbers:
+def _fraction(cells: Cells, digits: int) -> Numbers:
     """The fraction of a second, in µs."""
     width = packed_fraction_width(digits)
     if width == 0:
-        return np.zeros(len(offsets), np.int64)
-    numbers: Numbers = unsigned_integers(log, offsets, width, "big").view(np.int64)
-    numbers *= 10 ** (6 - 2 * width)
+        return np.zeros(cells.rows, np.int64)
+    numbers: Numbers = unsigned_integers(cells, width, "big").view(np.int64)
+    if width < 3:
+        numbers *= 10 ** (6 - 2 * width)
     return numbers
 
 
@@ -226,10 +234,41 @@ def _seconds_of_day(packed: Numbers) -> Numbers:
     return seconds
 
 
-def _days(date: _Fields) -> Numbers:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar."""
-    early = date.month <= 2
-    year = date.year - early
-    century = year // 100
-    day_of_year = (153 * (date.month + np.where(early, 9, -3)) + 2) // 5 + date.day - 1
-    return year * 365 + year // 4 - century + century // 4 + day_of_year - 719_468
+def _days(
+    months: Numbers, days: Numbers, nulls: Nulls, rule: DateRule, show: Callable[[int], str]
+) -> tuple[npt.NDArray[np.int32], Nulls]:
+    """Days since 1970-01-01, and which rows are null under a rule for bad dates.
+
+    Args:
+        months: Each year's number times 13, and the month.
+        days: The days of the months.
+        nulls: Which rows are null.
+        rule: The rule.
+        show: Returns a row's value as the source shows it.
+    """
+    first_days, lengths = _calendar()
+    is_bad = (days > lengths[months]) | (days == 0)
+    nulls = rule.apply(is_bad, nulls, show)
+    result = first_days[months]
+    result += days.astype(np.int32)
+    return result, nulls
+
+
+@lru_cache(maxsize=1)
+def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The day before each month, and its days; a month that does not exist has none.
+
+    Days are since 1970-01-01 in the proleptic Gregorian calendar; years are 1 to 9999.
+    """
+    year, month = np.divmod(np.arange(_MAX_MONTH + 1), _MONTHS)
+    exists = (year > 0) & (year <= _MAX_YEAR) & (month > 0)
+    dates = (np.where(exists, (year - 1970) * 12 + month - 1, 0)).view("datetime64[M]")
+    first_days = dates.astype("datetime64[D]").view(np.int64)
+    lengths = (dates + 1).astype("datetime64[D]").view(np.int64) - first_days
+    return (first_days - 1).astype(np.int32), np.where(exists, lengths, 0)
+
+
+@lru_cache(maxsize=1)
+def _day_micros() -> Numbers:
+    """The µs of each packed hour, minute and second."""
+    return _seconds_of_day(np.arange(1 << 17)) * _MICROS

@@ -1,4 +1,4 @@
-"""Text and bytes of variable length: Arrow views into the log, cast to plain arrays by Arrow."""
+"""Text and bytes of variable length, which Arrow takes out of the log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.cdc.columns.gather import LogBytes, Nulls, Offsets, validity_bitmap
+from headwater.cdc.columns.gather import Cells, LogBytes, Nulls, Offsets, validity_bitmap
 from headwater.storage.errors import CorruptData
-
-_INLINE_BYTES = 12
-_VIEW = np.dtype([("length", "<i4"), ("prefix", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,44 +59,52 @@ class Charset:
             ) from error
 
 
-def binary_views(
-    log: LogBytes, offsets: Offsets, lengths: npt.NDArray[np.int64], nulls: Nulls
-) -> pa.Array:
-    """Make views of byte strings that lie in the log.
-
-    Args:
-        log: The bytes.
-        offsets: Where each string begins.
-        lengths: How many bytes each string has; 0 where it is null.
-        nulls: Which of them are null.
-
-    Returns:
-        An array of ``binary_view``. Strings of up to 12 bytes are copied into it, others refer to
-        the log's buffer.
-    """
-    rows = len(offsets)
-    views = np.zeros(rows, _VIEW)
-    views["length"] = lengths
-    small = lengths <= _INLINE_BYTES
-    raw = views.view(np.uint8).reshape(rows, 16)
-    if small.any():
-        index = np.flatnonzero(small)
-        size = lengths[index]
-        block = log.gather("V12", offsets[index]).view(np.uint8).reshape(-1, _INLINE_BYTES)
-        raw[index, 4:] = np.where(np.arange(_INLINE_BYTES) < size[:, None], block, 0)
-    if not small.all():
-        index = np.flatnonzero(~small)
-        views["prefix"][index] = log.gather("<u4", offsets[index])
-        views["offset"][index] = offsets[index]
-    buffers = [validity_bitmap(nulls), pa.py_buffer(views), log.buffer]
-    return pa.Array.from_buffers(pa.binary_view(), rows, buffers)
-
-
 def binary_column(
     log: LogBytes, offsets: Offsets, nulls: Nulls, lengths: npt.NDArray[np.int64]
 ) -> pa.Array:
-    """Copy byte strings out of the log, as an array of ``binary``."""
-    return binary_views(log, offsets, lengths, nulls).cast(pa.binary())
+    """Copy byte strings out of the log.
+
+    Args:
+        log: The bytes.
+        offsets: Where each string begins; none begins before the end of the one before it.
+        nulls: Which of them are null.
+        lengths: How many bytes each string has; 0 where it is null.
+
+    Returns:
+        An array of ``binary``.
+
+    Raises:
+        CorruptData: A string lies outside of the bytes, or begins too early.
+    """
+    rows = len(offsets)
+    if not rows:
+        return pa.array([], pa.binary())
+    # The log is one array of strings: those of the column, and what lies between them.
+    bounds = np.empty(2 * rows, np.int32)
+    bounds[::2] = offsets
+    np.add(offsets, lengths, out=bounds[1::2], casting="unsafe")
+    log.check_bounds(bounds)
+    strings = pa.Array.from_buffers(
+        pa.binary(), 2 * rows - 1, [None, pa.py_buffer(bounds), log.buffer]
+    )
+    values = strings.take(pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32)))
+    if nulls is None:
+        return values
+    _, *buffers = values.buffers()
+    return pa.Array.from_buffers(pa.binary(), rows, [validity_bitmap(nulls), *buffers])
+
+
+def cell_bytes_column(cells: Cells, nulls: Nulls, width: int) -> pa.Array:
+    """Read byte strings of one width, as an array of ``binary``; nulls have no bytes."""
+    data = cells.byte_matrix(width)
+    bounds = np.zeros(cells.rows + 1, np.int32)
+    if nulls is None:
+        bounds[1:] = np.arange(1, cells.rows + 1) * width
+    else:
+        data = data[~nulls]
+        bounds[1:] = np.cumsum(~nulls) * width
+    buffers = [validity_bitmap(nulls), pa.py_buffer(bounds), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), cells.rows, buffers)
 
 
 def fixed_binary_column(
@@ -129,17 +134,19 @@ def text_column(
     Raises:
         CorruptData: A value is not of this charset.
     """
-    return decode_text(binary_views(log, offsets, lengths, nulls), charset)
+    return decode_text(binary_column(log, offsets, nulls, lengths), charset)
 
 
 def decode_text(values: pa.Array, charset: Charset) -> pa.Array:
-    """Decode ``binary`` or ``binary_view`` values to ``string``.
+    """Decode ``binary`` values to ``string``.
 
     Raises:
         CorruptData: A value is not of this charset.
     """
+    if charset.ascii and _is_ascii(values):
+        return _as_string(values)
     if not charset.is_utf8:
-        return transcode(values.cast(pa.binary()), charset)
+        return transcode(values, charset)
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid as error:
@@ -149,6 +156,16 @@ def decode_text(values: pa.Array, charset: Charset) -> pa.Array:
         ) from error
 
 
+def _is_ascii(values: pa.Array) -> bool:
+    _, data = _contents(values)
+    return not len(data) or bool(data.max() < 0x80)
+
+
+def _as_string(values: pa.Array) -> pa.Array:
+    """Text whose bytes are UTF-8, without a copy."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)
+
+
 def transcode(values: pa.Array, charset: Charset) -> pa.Array:
     """Decode ``binary`` values of a charset to ``string``, all of them with one call of its codec.
 
@@ -156,9 +173,6 @@ def transcode(values: pa.Array, charset: Charset) -> pa.Array:
     NULs end a value is counted in the source's bytes, so values may contain them. No multibyte
     charset has the byte 0 within a character; where code units are wider, units are counted.
     """
-    _, data = _contents(values)
-    if charset.ascii and (not len(data) or data.max() < 0x80):
-        return values.cast(pa.string())
     unit = charset.unit
     bounds, source = _contents(pc.binary_join_element_wise(values.fill_null(b""), bytes(unit), b""))
     if (bounds % unit).any():

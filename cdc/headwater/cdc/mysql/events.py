@@ -6,6 +6,7 @@ unless the server marked it as ignorable.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator
@@ -195,7 +196,11 @@ class EventDecoder:
         return events[0]
 
     def frame(
-        self, data: bytes | bytearray | memoryview, start: int = 0, position: int | None = None
+        self,
+        data: bytes | bytearray | memoryview,
+        start: int = 0,
+        position: int | None = None,
+        gap: int = 0,
     ) -> Iterator[Event]:
         """Yield the events that follow each other in some bytes.
 
@@ -203,6 +208,7 @@ class EventDecoder:
             data: The events' bytes. They must not change while the events are in use.
             start: The offset of the first event in `data`.
             position: The position of `data`'s first byte in the log, for error messages.
+            gap: How many bytes are before each event.
 
         Raises:
             CorruptData: An event is cut off, or its checksum does not match.
@@ -213,7 +219,8 @@ class EventDecoder:
         # Most logs have small events, so what is done for each of them is kept to a minimum.
         unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
         checksum_at = _CHECKSUM.unpack_from
-        while end - start >= HEADER_BYTES:
+        while end - start >= HEADER_BYTES + gap:
+            start += gap
             timestamp, code, server_id, size, next_position, flags = unpack(view, start)
             stop = start + size
             if size < HEADER_BYTES or stop > end:
@@ -280,8 +287,10 @@ def read_log_file(path: Path) -> Iterator[Event]:
         CorruptData: The file is not a binary log, is cut off, or a checksum does not match.
         Unsupported: The file is encrypted, or has an event of an unknown type.
     """
-    data = path.read_bytes()
-    magic = data[: len(FILE_MAGIC)]
+    with path.open("rb") as file:
+        is_empty = not path.stat().st_size
+        data = memoryview(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    magic = bytes(data[: len(FILE_MAGIC)])
     if magic == _ENCRYPTED_MAGIC:
         raise _encrypted(str(path))
     if magic != FILE_MAGIC:

@@ -126,7 +126,8 @@ def _mariadb(event: Event) -> Beginning:
     if flags & (_PREPARED_XA | _COMPLETED_XA):
         offset += _XA_HEAD_BYTES + body[offset + 4] + body[offset + 5]
     extra = body[offset] if offset < len(body) else 0
-    phase = AlterPhase.WHOLE
-    if extra & _ANY_PHASE:
-        phase = next(phase for flag, phase in _PHASES.items() if extra & flag)
-    return Beginning(gtid, not flags & _STANDALONE, phase)
+    has_end = not flags & _STANDALONE
+    if not extra & _ANY_PHASE:
+        return Beginning(gtid, has_end)
+    phase = next(phase for flag, phase in _PHASES.items() if extra & flag)
+    return Beginning(gtid, has_end, phase)

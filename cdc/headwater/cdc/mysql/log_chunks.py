@@ -5,23 +5,24 @@ from __future__ import annotations
 import mmap
 import queue
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
-from headwater.cdc.mysql.log_stream import LogStream
+from headwater.cdc.mysql.log_stream import LogChunk, LogStream
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["LogChunks"]
 
-_READ_AHEAD = 4
+_READ_AHEAD = 16
 _WAKE_SECONDS = 0.2
-_END = b""
 
 
 class LogChunks:
-    """Whole events of a stream, read ahead by a thread.
+    """Whole events of a stream, whose bytes a thread reads ahead.
+
+    Events are cut by their reader: threads that both run Python wait for each other.
 
     Bytes of rows are kept until their batch is committed. A transaction may have more of them than
     there is memory: beyond `memory_bytes` what comes is written to files, and read from there.
@@ -30,13 +31,18 @@ class LogChunks:
         stream: The stream; it is closed with this.
         source: Its name in messages.
         memory_bytes: How many bytes of rows of a batch are kept in memory.
+
+    Attributes:
+        source: Its name in messages.
+        kept: How many bytes of rows are kept; their reader counts them.
     """
 
     def __init__(self, stream: LogStream, source: str, memory_bytes: int = 256 << 20) -> None:
         self.source = source
-        self.ended = False
+        # Cut, and not read yet.
+        self._chunks: Iterator[LogChunk] = iter(())
         self._stream, self._memory_bytes = stream, memory_bytes
-        self._kept = 0
+        self.kept = 0
         self._closing = Event()
         self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
@@ -48,21 +54,15 @@ class LogChunks:
         self._stream.close()
         self._thread.join()
 
-    def keeps(self, size: int) -> None:
-        """Count bytes that a batch keeps."""
-        self._kept += size
-
-    def store(self, data: bytes) -> bytes | memoryview:
+    def store(self, data: bytearray) -> bytearray | memoryview:
         """Keep bytes of rows until their batch is committed."""
-        return data if self._kept < self._memory_bytes else _on_disk(data)
+        return data if self.kept < self._memory_bytes else _on_disk(data)
 
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
-        self._kept = 0
+        self.kept = 0
 
-    def next(
-        self, deadline: float | None, should_end: Callable[[], bool]
-    ) -> bytes | memoryview | None:
+    def next(self, deadline: float | None, should_end: Callable[[], bool]) -> LogChunk | None:
         """The next events; None at the deadline, when it should end, or at the end of the log.
 
         Args:
@@ -72,7 +72,13 @@ class LogChunks:
         Raises:
             CorruptData, NotFound, Unavailable: As `LogStream.chunks`.
         """
-        while not self.ended:
+        while True:
+            for chunk in self._chunks:
+                if self.kept < self._memory_bytes:
+                    return chunk
+                return LogChunk(_on_disk(chunk.data), chunk.gap)
+            if self.ended:
+                return None
             wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, min(_WAKE_SECONDS, wait)))
@@ -82,19 +88,19 @@ class LogChunks:
                 continue
             if isinstance(item, Exception):
                 raise item
-            if item == _END:
-                self.ended = True
-                break
-            return item if self._kept < self._memory_bytes else _on_disk(item)
-        return None
+            self._chunks = self._stream.cut(item)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the log has ended."""
+        return self._stream.ended
 
     def _read_ahead(self) -> None:
         try:
-            for chunk in self._stream.chunks():
-                self._put(chunk)
+            for piece in self._stream.pieces():
+                self._put(piece)
                 if self._closing.is_set():
                     return
-            self._put(_END)
         except (HeadwaterError, OSError, ValueError) as error:
             # Closing the stream ends it with an error, which nobody waits for.
             self._put(error)
@@ -106,7 +112,7 @@ class LogChunks:
                 return
 
 
-def _on_disk(chunk: bytes) -> memoryview:
+def _on_disk(chunk: bytes | bytearray | memoryview) -> memoryview:
     """The same bytes, in a file that goes with them."""
     with tempfile.TemporaryFile() as file:
         file.write(chunk)

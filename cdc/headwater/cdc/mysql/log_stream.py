@@ -1,6 +1,6 @@
 """The log of a server as it sends it to a replica.
 
-The stream is handed on as a log file has it: whole events, one after the other. Sources: the pages
+The stream is handed on as it comes, cut after whole events. Sources: the pages
 "Replication protocol" and "COM_BINLOG_DUMP" of MySQL's and MariaDB's internals.
 """
 
@@ -11,23 +11,28 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pymysql.err import MySQLError
 
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer, connected, explained, meaning
 from headwater.storage.errors import CorruptData, NotFound, Unavailable
 
-__all__ = ["FileStart", "GtidStart", "LogStream"]
+__all__ = ["FileStart", "GtidStart", "LogChunk", "LogStream"]
 
 _BINLOG_DUMP, _BINLOG_DUMP_GTID = 0x12, 0x1E
 _DO_NOT_WAIT, _THROUGH_GTID = 0x01, 0x04
 # Without it MariaDB leaves GTID events out, and sends errors (1236) for some logs.
 _MARIADB_CAPABILITY = 4
 _HEAD_BYTES = 4
+# The length of a packet in three bytes, its number, its status, and the size of the event in it.
+_EVENT_PACKET = struct.Struct("<IB9xI")
+_BEFORE_EVENT = _HEAD_BYTES + 1
+_SIZE_AT = 10
 _MAX_PACKET = (1 << 24) - 1
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
-_BUFFER_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 20
 _FIRST_OFFSET = 4
 # The server says that it is there when it has nothing else to say.
 _HEARTBEAT_SECONDS = 5
@@ -66,8 +71,20 @@ class GtidStart:
         return self.text or "its beginning"
 
 
+class LogChunk(NamedTuple):
+    """Whole events of a log.
+
+    Attributes:
+        data: The events' bytes.
+        gap: How many bytes of the protocol are before each event.
+    """
+
+    data: bytes | memoryview
+    gap: int = 0
+
+
 class LogStream:
-    """The events of a log from a place on. It is read by one thread.
+    """The events of a log from a place on.
 
     Args:
         address: The server.
@@ -75,6 +92,10 @@ class LogStream:
         server_id: The number that the reader has among the server's replicas: another one with the
             same number ends this one.
         waits: Whether to wait for what follows at the end of the log.
+        flavour: Whether the server is MySQL or MariaDB; None asks it.
+
+    Attributes:
+        ended: Whether the log has ended.
 
     Raises:
         Forbidden: The user may not read the log.
@@ -89,16 +110,21 @@ class LogStream:
         *,
         server_id: int,
         waits: bool = True,
+        flavour: Flavour | None = None,
     ) -> None:
         self._address, self._start, self._waits = address, start, waits
-        with MySQLServer(address) as server:
-            self._flavour = server.flavour
+        if flavour is None:
+            with MySQLServer(address) as server:
+                flavour = server.flavour
+        self._flavour = flavour
         with explained(address):
             self._connection = connected(address, read_timeout=_SILENT_SECONDS)
             self._prepare()
             self._ask(server_id)
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._filled = 0
+        self.ended = False
+        # What came of a packet that has not come whole, and how many bytes it needs.
+        self._pieces: list[bytes] = []
+        self._pending, self._needed = 0, 0
         # Of an event that is larger than a packet.
         self._parts: list[bytes] = []
 
@@ -117,7 +143,7 @@ class LogStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[LogChunk]:
         """Whole events, as many as have come; it ends at the end of the log unless it waits.
 
         Raises:
@@ -125,12 +151,9 @@ class LogStream:
             CorruptData: The server breaks off within an event.
             Unavailable: The connection is lost, or nothing came for half a minute.
         """
-        while True:
-            self._receive()
-            events, ended = self._events()
-            if events:
-                yield events
-            if ended:
+        for piece in self.pieces():
+            yield from self.cut(piece)
+            if self.ended:
                 return
 
     # The request ------------------------------------------------------------------------------
@@ -167,46 +190,89 @@ class LogStream:
 
     # The answer -------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
-        """Wait for more of the answer."""
-        if self._filled == len(self._buffer):
-            # A packet is larger than that.
-            self._buffer = self._buffer + bytearray(len(self._buffer))
-        try:
-            count = self._connection._sock.recv_into(memoryview(self._buffer)[self._filled :])
-        except TimeoutError as error:
-            raise Unavailable(
-                f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not even "
-                "that it is there; check the network"
-            ) from error
-        except OSError as error:
-            raise Unavailable(f"the source at {self._address} is lost: {error}") from error
-        if count == 0:
-            raise Unavailable(f"the source at {self._address} has ended the connection")
-        self._filled += count
+    def pieces(self) -> Iterator[bytes]:
+        """The server's bytes as they come, for `cut`; a thread may wait for them.
 
-    def _events(self) -> tuple[bytes, bool]:
-        """The whole events that have come, and whether the log has ended."""
-        events: list[memoryview] = []
-        view, at, ended = memoryview(self._buffer)[: self._filled], 0, False
-        while at + _HEAD_BYTES <= self._filled and not ended:
-            length = int.from_bytes(view[at : at + 3], "little")
+        Raises:
+            Unavailable: The connection is lost, or nothing came for half a minute.
+        """
+        while True:
+            try:
+                piece = self._connection._sock.recv(_PIECE_BYTES)
+            except TimeoutError as error:
+                raise Unavailable(
+                    f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not "
+                    "even that it is there; check the network"
+                ) from error
+            except OSError as error:
+                raise Unavailable(f"the source at {self._address} is lost: {error}") from error
+            if not piece:
+                raise Unavailable(f"the source at {self._address} has ended the connection")
+            yield piece
+
+    def cut(self, piece: bytes) -> Iterator[LogChunk]:
+        """The whole events that have come with a piece.
+
+        Raises:
+            NotFound, CorruptData: As `chunks`.
+        """
+        self._pieces.append(piece)
+        self._pending += len(piece)
+        if self._pending < self._needed:
+            return
+        data = b"".join(self._pieces) if len(self._pieces) > 1 else piece
+        view, filled, parts, unpack = (
+            memoryview(data),
+            len(data),
+            self._parts,
+            _EVENT_PACKET.unpack_from,
+        )
+        last = filled - _EVENT_PACKET.size
+        start = at = 0
+        self._needed = _HEAD_BYTES
+        while at + _HEAD_BYTES <= filled:
+            if at <= last:
+                head, status, size = unpack(data, at)
+            else:
+                # Too short for an event.
+                head, status, size = int.from_bytes(data[at : at + _HEAD_BYTES], "little"), 0, 0
+            length = head & _MAX_PACKET
             end = at + _HEAD_BYTES + length
-            if end > self._filled:
+            if end > filled:
+                self._needed = end - at
                 break
-            payload, at = view[at + _HEAD_BYTES : end], end
-            if length == _MAX_PACKET or self._parts:
-                self._parts.append(bytes(payload))
-                if length == _MAX_PACKET:
-                    continue
-                payload, self._parts = memoryview(b"".join(self._parts)), []
-            ended = self._is_end(payload)
-            if not ended:
-                events.append(payload[1:])
-        data, rest = b"".join(events), bytes(view[at:])
-        self._buffer[: len(rest)] = rest
-        self._filled = len(rest)
-        return data, ended
+            if status or size + 1 != length or parts:
+                if at > start:
+                    yield LogChunk(view[start:at], _BEFORE_EVENT)
+                event = self._other_packet(data[at + _HEAD_BYTES : end])
+                if self.ended:
+                    return
+                if event:
+                    yield LogChunk(event)
+                start = end
+            at = end
+        if at > start:
+            yield LogChunk(view[start:at], _BEFORE_EVENT)
+        self._pieces, self._pending = [data[at:]], filled - at
+
+    def _other_packet(self, payload: bytes) -> memoryview:
+        """The event that ends with a packet which does not have a whole one; empty if none does."""
+        length = len(payload)
+        if length == _MAX_PACKET or self._parts:
+            self._parts.append(payload)
+            if length == _MAX_PACKET:
+                return memoryview(b"")
+            payload = b"".join(self._parts)
+            self._parts.clear()
+        view = memoryview(payload)
+        self.ended = self._is_end(view)
+        size = int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "little")
+        if not self.ended and size + 1 != len(view):
+            raise CorruptData(
+                f"the source at {self._address} sent an event of {size} bytes in {len(view) - 1} "
+                "bytes; end the pipeline and start it again"
+            )
+        return view[1:]
 
     def _is_end(self, payload: memoryview) -> bool:
         """Whether a packet says that the log has ended; raises what it says went wrong."""

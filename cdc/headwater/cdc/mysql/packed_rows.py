@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.mysql.events import Event, EventType, read_packed_integer
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.rows.kinds import RowKind
@@ -30,7 +31,6 @@ _KINDS: Mapping[int, RowKind] = {
 _UPDATE = RowKind.UPDATE_BEFORE
 # The table id and the flags of a rows event.
 _HEAD_BYTES = 8
-_MAX_ONE_BYTE = 250
 _VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
 
 
@@ -54,13 +54,13 @@ class RowsSlab:
     """The rows of some events, one after the other.
 
     Args:
-        data: The rows' bytes.
+        data: The rows' bytes, with those that `LogBytes` needs after them.
         ends: Where each event's rows end.
         heads: The index in `known` of each event's head.
         known: The heads.
     """
 
-    data: bytes | memoryview
+    data: bytearray | memoryview
     ends: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     known: tuple[RowsHead, ...]
@@ -77,7 +77,7 @@ class PackedRows:
     def __init__(
         self,
         slab_bytes: int = SLAB_BYTES,
-        store: Callable[[bytes], bytes | memoryview] | None = None,
+        store: Callable[[bytearray], bytearray | memoryview] | None = None,
     ) -> None:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
@@ -87,6 +87,8 @@ class PackedRows:
         self._data, self._ends, self._heads = bytearray(), array("q"), array("i")
         self._known: list[RowsHead] = []
         self._indexes: dict[tuple[int, bytes], int] = {}
+        # The last event's type, what it has before its rows, and the index of its head.
+        self._last_type, self._last_head, self._rows_at, self._last_index = -1, b"", 0, 0
 
     def add(self, event: Event) -> None:
         """Add the rows of an event that is not compressed.
@@ -96,6 +98,18 @@ class PackedRows:
             Invalid: It is not a rows event.
             Unsupported: It has partial updates of JSON.
         """
+        body, data = event.body, self._data
+        rows_at = self._rows_at
+        if event.type is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
+            rows_at = self._read_head(event)
+        data += body[rows_at:]
+        self._ends.append(len(data))
+        self._heads.append(self._last_index)
+        if len(data) >= self._slab_bytes:
+            self._seal()
+
+    def _read_head(self, event: Event) -> int:
+        """Read what an event has before its rows; returns where they begin."""
         type_, body = event.type, event.body
         kind = _KINDS.get(type_)
         if kind is None:
@@ -103,10 +117,7 @@ class PackedRows:
         count_at = _HEAD_BYTES
         if type_ in _VERSION_2:
             count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
-        column_count = body[count_at]
-        start = count_at + 1
-        if column_count > _MAX_ONE_BYTE:
-            column_count, start = read_packed_integer(body, count_at)
+        column_count, start = read_packed_integer(body, count_at)
         bitmap_bytes = column_count + 7 >> 3
         rows_at = start + (2 * bitmap_bytes if kind is _UPDATE else bitmap_bytes)
         images = body[start:rows_at].tobytes()
@@ -114,12 +125,9 @@ class PackedRows:
         if index is None:
             index = self._indexes[type_, images] = len(self._known)
             self._known.append(_head(kind, column_count, images))
-        data = self._data
-        data += body[rows_at:]
-        self._ends.append(len(data))
-        self._heads.append(index)
-        if len(data) >= self._slab_bytes:
-            self._seal()
+        self._last_type, self._last_head = type_, body[_HEAD_BYTES:rows_at].tobytes()
+        self._rows_at, self._last_index = rows_at, index
+        return rows_at
 
     def slabs(self) -> Iterator[RowsSlab]:
         """The rows, in parts that are decoded together."""
@@ -128,7 +136,8 @@ class PackedRows:
         yield from self._slabs
 
     def _seal(self) -> None:
-        data = bytes(self._data)
+        data = self._data
+        data += bytes(PADDING)
         slab = RowsSlab(
             data if self._store is None else self._store(data),
             np.frombuffer(self._ends, np.int64),

@@ -7,7 +7,7 @@ are known, each column of all rows is one gather.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns import LogBytes, Offsets, unsigned_integers
+from headwater.cdc.columns import LogBytes, Nulls, Offsets, unsigned_integers
+from headwater.cdc.columns.gather import MAX_CELL_BYTES
 from headwater.cdc.mysql.packed_rows import RowsSlab
 from headwater.cdc.mysql.table_map import TableShape
 from headwater.cdc.mysql.values import (
@@ -32,6 +33,8 @@ from headwater.storage.rows.kinds import RowKind
 
 # Rows whose columns are gathered together: more do not stay in the processor's caches.
 CHUNK_ROWS = 1 << 17
+
+_LENGTHS = {1: "u1", 2: "<u2", 3: "<u4", 4: "<u4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +84,35 @@ def decode_rows(
         # An update whose images have the same columns is two rows of one layout.
         images = head.images[:1] if len(set(head.images)) == 1 else head.images
         groups.setdefault(images, []).append(index)
-    log = LogBytes([slab.data])
+    log = LogBytes(slab.data)
     starts = np.concatenate([np.zeros(1, np.int64), slab.ends[:-1]])
     pieces: list[_Piece] = []
     for images, heads in groups.items():
-        chosen = (slab.ends > starts) & np.isin(slab.heads, heads)
+        chosen = slab.ends > starts
+        if len(groups) > 1:
+            chosen &= np.isin(slab.heads, heads)
         events = np.flatnonzero(chosen)
         if len(events):
             pieces += _decode_group(shape, slab, log, starts, events, images, options)
-    return _assemble(shape, slab, pieces, options)
+    return _assemble(shape, pieces, options)
+
+
+class _Section(NamedTuple):
+    """Columns of fixed width, and the length of a variable column after them.
+
+    Args:
+        constant: The bytes of the columns that are never null.
+        widths: Of each byte of the null bitmap that has others: its index, and for each of its
+            values the bytes that these columns take.
+        length: The bytes of the length; 0 without a variable column.
+        not_null: Where the variable column may be null: the index of its byte of the null bitmap,
+            and for each of its values 1 or, if the column is null, 0.
+    """
+
+    constant: int
+    widths: tuple[tuple[int, npt.NDArray[np.int64]], ...]
+    length: int
+    not_null: tuple[int, npt.NDArray[np.int64]] | None
 
 
 class _Image:
@@ -102,7 +125,10 @@ class _Image:
         ]
         self.columns = [shape.columns[index] for index in self.indexes]
         self.lengths = [length_width(column) for column in self.columns]
-        self.widths = [fixed_width(column) for column in self.columns]
+        self.widths = [
+            length or fixed_width(column)
+            for length, column in zip(self.lengths, self.columns, strict=True)
+        ]
         self.null_bytes = (len(self.columns) + 7) // 8
         self.is_complete = len(self.columns) == len(shape.columns)
         self.not_null = [
@@ -113,15 +139,55 @@ class _Image:
             )
             for byte in range(self.null_bytes)
         ]
+        self.sections = list(self._sections())
+        nullable = {index >> 3 for index, column in enumerate(self.columns) if column.nullable}
+        self.nullable_bytes = sorted(nullable)
+
+    def _sections(self) -> Iterator[_Section]:
+        constant, widths = self.null_bytes, dict[int, npt.NDArray[np.int64]]()
+        for index, (column, length) in enumerate(zip(self.columns, self.lengths, strict=True)):
+            byte = index >> 3
+            not_null = (_BYTES >> (index & 7) & 1) ^ 1
+            if length:
+                nullable = (byte, not_null) if column.nullable else None
+                yield _Section(constant, tuple(widths.items()), length, nullable)
+                constant, widths = 0, {}
+            elif column.nullable:
+                widths[byte] = widths.get(byte, 0) + self.widths[index] * not_null
+            else:
+                constant += self.widths[index]
+        yield _Section(constant, tuple(widths.items()), 0, None)
+
+    def run(self, first: int, nulls: Sequence[Nulls]) -> tuple[int, int]:
+        """Columns whose bytes lie at constant distances from those of a first one.
+
+        Args:
+            first: The first column.
+            nulls: Which rows of each column are null.
+
+        Returns:
+            The column after these, and how many bytes they take.
+        """
+        used = 0
+        for index in range(first, len(self.columns)):
+            if used + self.widths[index] > MAX_CELL_BYTES:
+                return index, used
+            used += self.widths[index]
+            if self.lengths[index] or nulls[index] is not None:
+                return index + 1, used
+        return len(self.columns), used
+
+
+_BYTES = np.arange(256)
 
 
 class _Piece(NamedTuple):
-    """Rows of one layout, with the event of each row and its number in the event."""
+    """Rows of one layout: their kinds, and where each begins."""
 
     table: pa.Table
     image: _Image
-    events: npt.NDArray[np.int64]
-    numbers: npt.NDArray[np.int64]
+    kinds: npt.NDArray[np.int8]
+    offsets: Offsets
 
 
 @lru_cache(maxsize=1024)
@@ -141,75 +207,73 @@ def _decode_group(
     """Decode the rows of events of one layout."""
     images = [_image(shape, bitmap) for bitmap in bitmaps]
     offsets, counts = _row_offsets(log, starts[events], slab.ends[events], images, shape)
-    per_row = np.array([len(head.images) for head in slab.known])[slab.heads[events]]
-    if (counts % per_row).any():
+    heads = slab.heads[events]
+    if (counts % np.array([len(head.images) for head in slab.known])[heads]).any():
         raise _wrong_shape(shape, "an update has one image only")
-    first = np.cumsum(counts) - counts
-    numbers = np.arange(len(offsets)) - np.repeat(first, counts)
-    row_events = np.repeat(events, counts)
+    kinds = np.repeat(np.array([head.kind for head in slab.known], np.int8)[heads], counts)
+    is_update = kinds == RowKind.UPDATE_BEFORE
+    if is_update.any():
+        numbers = np.arange(len(offsets)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kinds += is_update & (numbers % 2 == 1)
+    # If there are two images, all events are updates, and have them in turns.
     for position, image in enumerate(images):
-        chosen: slice | npt.NDArray[np.int64] = slice(None)
-        if len(images) > 1:
-            chosen = np.flatnonzero(numbers % len(images) == position)
+        chosen = slice(position, None, len(images))
         table = _decode_image(log, offsets[chosen], image, shape, options)
-        yield _Piece(table, image, row_events[chosen], numbers[chosen])
+        yield _Piece(table, image, kinds[chosen], offsets[chosen])
 
 
 def _row_offsets(
     log: LogBytes, starts: Offsets, ends: Offsets, images: list[_Image], shape: TableShape
 ) -> tuple[Offsets, npt.NDArray[np.int64]]:
     """Where each row begins, in the order of the log, and how many rows each event has."""
-    steps: list[tuple[npt.NDArray[np.int64], Offsets]] = []
-    active = np.arange(len(starts))
-    event_count = len(starts)
+    steps: list[tuple[npt.NDArray[np.int64] | None, Offsets]] = []
+    counts = np.zeros(len(starts), np.int64)
+    # Events that have more rows; None is all.
+    active: npt.NDArray[np.int64] | None = None
     while len(starts):
         steps.append((active, starts))
-        starts = _next_rows(log, starts, images[(len(steps) - 1) % len(images)])
-        if (starts > ends).any():
-            raise _wrong_shape(shape, "a row ends after its event")
-        more = starts < ends
+        try:
+            following = _next_rows(log, starts, images[(len(steps) - 1) % len(images)])
+        except IndexError as error:
+            raise log.outside() from error
+        more = following < ends
         if not more.all():
-            active, starts, ends = active[more], starts[more], ends[more]
-    counts = np.zeros(event_count, np.int64)
-    for active, _ in steps:
-        counts[active] += 1
+            last = ~more
+            if (following[last] != ends[last]).any():
+                raise _wrong_shape(shape, "a row ends after its event")
+            if active is None:
+                active = np.arange(len(starts))
+            counts[active[last]] = len(steps)
+            active, following, ends = active[more], following[more], ends[more]
+        starts = following
     first = np.cumsum(counts) - counts
     offsets = np.empty(int(counts.sum()), np.int64)
     for number, (active, starts) in enumerate(steps):
-        offsets[first[active] + number] = starts
+        offsets[(first if active is None else first[active]) + number] = starts
     return offsets, counts
 
 
 def _next_rows(log: LogBytes, starts: Offsets, image: _Image) -> Offsets:
     """Where the row after each row begins."""
-    ends = starts + image.null_bytes
-    constant = 0
-    bits = np.zeros(0, np.uint8)
-    any_null = 0
-    for index, (length, width) in enumerate(zip(image.lengths, image.widths, strict=True)):
-        if not index & 7:
-            bits = log.gather("u1", starts + (index >> 3))
-            any_null = int(np.bitwise_or.reduce(bits))
-        bit = 1 << (index & 7)
-        if not length:
-            if any_null & bit:
-                ends = ends + np.where(bits & bit, 0, width)
-            else:
-                constant += width
-            continue
-        if constant:
-            ends = ends + constant
-            constant = 0
-        size = _lengths(log, ends, length)
-        size += length
-        if any_null & bit:
-            size[bits & bit != 0] = 0
-        ends = ends + size
-    return ends + constant
-
-
-def _lengths(log: LogBytes, offsets: Offsets, width: int) -> npt.NDArray[np.int64]:
-    return unsigned_integers(log, offsets, width).view(np.int64)
+    data = log.view("u1")
+    bits = {byte: data[starts + byte] if byte else data[starts] for byte in image.nullable_bytes}
+    ends = starts + image.sections[0].constant
+    for number, section in enumerate(image.sections):
+        if number and section.constant:
+            ends += section.constant
+        for byte, widths in section.widths:
+            ends += widths[bits[byte]]
+        if not section.length:
+            break
+        sizes = log.view(_LENGTHS[section.length])[ends].astype(np.int64)
+        if section.length == 3:
+            sizes &= 0xFFFFFF
+        sizes += section.length
+        if section.not_null is not None:
+            byte, not_null = section.not_null
+            sizes *= not_null[bits[byte]]
+        ends += sizes
+    return ends
 
 
 def _wrong_shape(shape: TableShape, why: str) -> CorruptData:
@@ -248,62 +312,68 @@ def _schema(shape: TableShape, options: DecodeOptions) -> pa.Schema:
 def _decode_columns(
     log: LogBytes, rows: Offsets, image: _Image, shape: TableShape, options: DecodeOptions
 ) -> list[pa.Array]:
-    position = rows + image.null_bytes
-    constant = 0
+    nulls = _null_flags(log, rows, image, shape)
+    # The columns up to one are in cells, and the next begins at an offset of them.
+    covered, cells, position, at = 0, None, rows, image.null_bytes
     arrays = []
-    bits = np.zeros(0, np.uint8)
-    any_null = 0
     for index, column in enumerate(image.columns):
-        if not index & 7:
-            bits = log.gather("u1", rows + (index >> 3))
-            any_null = int(np.bitwise_or.reduce(bits))
-            if any_null & image.not_null[index >> 3]:
-                raise _wrong_shape(shape, "a column that is not nullable is null")
-        bit = 1 << (index & 7)
-        nulls = bits & bit != 0 if any_null & bit else None
-        offsets = position + constant if constant else position
+        if index == covered:
+            position, at = position + at, 0
+            covered, width = image.run(index, nulls)
+            cells = log.cells(position, width)
+        assert cells is not None
+        field, is_null = cells.at(at), nulls[index]
         length = image.lengths[index]
         if length:
-            sizes = _lengths(log, offsets, length)
-            if nulls is not None:
-                sizes[nulls] = 0
-            arrays.append(decode_variable(column, log, offsets + length, nulls, sizes))
-            sizes = sizes + length
-            if nulls is not None:
-                sizes[nulls] = 0
-            position, constant = offsets + sizes, 0
+            sizes = unsigned_integers(field, length).view(np.int64)
+            if is_null is not None:
+                sizes *= ~is_null
+            begin = position + (at + length)
+            arrays.append(decode_variable(column, log, begin, is_null, sizes))
+            position, at = begin + sizes, 0
+            if is_null is not None:
+                position -= length * is_null
             continue
-        arrays.append(decode_fixed(column, log, offsets, nulls, options))
-        if nulls is None:
-            constant += image.widths[index]
-        else:
-            position, constant = offsets + np.where(nulls, 0, image.widths[index]), 0
+        arrays.append(decode_fixed(column, field, is_null, options))
+        at += image.widths[index]
+        if is_null is not None:
+            position, at = position + at, 0
+            position -= image.widths[index] * is_null
     return arrays
 
 
-def _assemble(
-    shape: TableShape, slab: RowsSlab, pieces: list[_Piece], options: DecodeOptions
-) -> RowBatch:
+def _null_flags(log: LogBytes, rows: Offsets, image: _Image, shape: TableShape) -> list[Nulls]:
+    """Which rows of each column are null; None where none is."""
+    flags: list[Nulls] = [None] * len(image.columns)
+    for byte in range(image.null_bytes):
+        bits = log.gather("u1", rows + byte)
+        any_null = int(np.bitwise_or.reduce(bits))
+        if any_null & image.not_null[byte]:
+            raise _wrong_shape(shape, "a column that is not nullable is null")
+        for index in range(8 * byte, min(8 * byte + 8, len(flags))):
+            bit = 1 << (index & 7)
+            if any_null & bit:
+                flags[index] = bits & bit != 0
+    return flags
+
+
+def _assemble(shape: TableShape, pieces: list[_Piece], options: DecodeOptions) -> RowBatch:
     """Put the rows of all layouts into the order of the log."""
     if not pieces:
         return RowBatch(
             shape, _schema(shape, options).empty_table(), pa.array([], pa.int8()), (), None
         )
     rows = pa.concat_tables(piece.table for piece in pieces)
-    row_events = np.concatenate([piece.events for piece in pieces])
-    numbers = np.concatenate([piece.numbers for piece in pieces])
-    first_kinds = np.array([head.kind for head in slab.known], np.int8)
-    kinds = first_kinds[slab.heads[row_events]]
-    kinds += (kinds == RowKind.UPDATE_BEFORE) & (numbers % 2 == 1)
+    kinds = np.concatenate([piece.kinds for piece in pieces])
     bitmaps = list(dict.fromkeys(piece.image.bitmap for piece in pieces))
     sets = [
-        np.full(len(piece.events), bitmaps.index(piece.image.bitmap), np.int32) for piece in pieces
+        np.full(len(piece.kinds), bitmaps.index(piece.image.bitmap), np.int32) for piece in pieces
     ]
     column_set = None
     if not all(piece.image.is_complete for piece in pieces):
         column_set = np.concatenate(sets)
     if len({piece.image for piece in pieces}) > 1:
-        order = np.lexsort((numbers, row_events))
+        order = np.argsort(np.concatenate([piece.offsets for piece in pieces]))
         rows, kinds = rows.take(pa.array(order)), kinds[order]
         column_set = None if column_set is None else column_set[order]
     column_sets = tuple(

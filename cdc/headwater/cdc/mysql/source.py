@@ -215,7 +215,7 @@ class MySQLSource:
         """
         low, high = _SERVER_IDS
         server_id = low + secrets.randbelow(high - low)
-        stream = LogStream(self.address, start_of(after), server_id=server_id)
+        stream = LogStream(self.address, start_of(after), server_id=server_id, flavour=self.flavour)
         chunks = LogChunks(stream, f"the log of {self.address}", memory_bytes)
         return LogReader(
             chunks,

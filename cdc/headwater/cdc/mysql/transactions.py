@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from headwater.cdc.ddl import (
-    AlterPhase,
     Change,
     DropDatabase,
     Irrelevant,
@@ -23,7 +22,7 @@ from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_que
 from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
 from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
 from headwater.cdc.mysql.log_chunks import LogChunks
-from headwater.cdc.mysql.packed_rows import PackedRows, table_number
+from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import Position, PositionTracker
 from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
 from headwater.cdc.mysql.table_map import TableShape, parse_table_map
@@ -63,7 +62,7 @@ _XA = re.compile(
     r"XA\s+(START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+(.*)", re.IGNORECASE | re.DOTALL
 )
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
-_LOAD_HEAD_BYTES = 13
+_MAX_KNOWN_MAPS = 4096
 
 
 @dataclass(frozen=True)
@@ -145,36 +144,36 @@ class LogBatch:
         return bool(self.rows or self.changes or self.faults or self.rereads or self.xa)
 
 
-class _Transaction:
-    """A transaction that is being read."""
+class _MappedTable:
+    """What a TABLE_MAP event says, which the same bytes say again in later transactions.
 
-    __slots__ = (
-        "changes",
-        "gtid",
-        "has_end",
-        "phase",
-        "rereads",
-        "rows",
-        "size",
-        "statement",
-        "strict",
-        "syntax",
-        "timestamp",
-        "xa",
-    )
+    Attributes:
+        number: The table's number, as rows events have it.
+        name: The table; None if it is not selected.
+        event: The event.
+    """
+
+    __slots__ = ("event", "name", "number")
+
+    def __init__(self, number: bytes, name: TableName | None, event: Event) -> None:
+        self.number, self.name, self.event = number, name, event
+
+
+class _Transaction:
+    """A transaction that is being read. Most have rows only: the rest is set if there is more."""
+
+    statement = ""
+    syntax, strict = Syntax(), False
+    xa: XaEnd | None = None
+    changes: Sequence[Change] = ()
+    size = timestamp = 0
 
     def __init__(self, beginning: Beginning) -> None:
-        self.gtid: Gtid | MariadbGtid = beginning.gtid
-        self.has_end = beginning.has_end
-        self.phase: AlterPhase = beginning.phase
-        self.rows: list[tuple[TableName, Event, Event]] = []
-        self.changes: list[Change] = []
-        self.statement = ""
-        self.syntax, self.strict = Syntax(), False
+        self.gtid: Gtid | MariadbGtid
+        self.gtid, self.has_end, self.phase = beginning
+        # Rows events, each after its table.
+        self.rows: list[tuple[TableName, _MappedTable, Event]] = []
         self.rereads: dict[TableName | None, str] = {}
-        self.xa: XaEnd | None = None
-        self.size = 0
-        self.timestamp = 0
 
 
 class LogReader:
@@ -210,9 +209,13 @@ class LogReader:
         self._held: deque[_Transaction] = deque()
         self._tables: Collection[TableName] = ()
         self._is_selected = is_selected
-        self._names: dict[bytes, TableName | None] = {}
+        # By the bytes of a TABLE_MAP event.
+        self._known_maps: dict[bytes, _MappedTable] = {}
         # The tables of the open transaction, by their numbers.
-        self._maps: dict[int, tuple[TableName, Event] | None] = {}
+        self._maps: dict[bytes, _MappedTable] = {}
+        # The table of the last rows event that was merged, and where its rows are gathered.
+        self._last_map: _MappedTable | None = None
+        self._last_rows: PackedRows | None = None
         # Where the last event ends in the server's files, to tell how much is left.
         self._file, self._offset = "", 0
 
@@ -255,7 +258,7 @@ class LogReader:
             NotFound: It was purged.
             Unavailable: The connection is lost.
         """
-        batch = LogBatch(self._position, self._position)
+        batch = self._new_batch()
         deadline = monotonic() + limits.seconds
         while batch.size < limits.bytes and not batch.changes:
             transaction = self._next(deadline, should_end)
@@ -276,7 +279,7 @@ class LogReader:
             CorruptData: The log ended before.
             As `read_batch`.
         """
-        batch = LogBatch(self._position, self._position)
+        batch = self._new_batch()
         wanted = PositionTracker(end)
         later: list[_Transaction] = []
         while not self._tracker.reaches(end):
@@ -296,6 +299,10 @@ class LogReader:
         self._position = batch.end = self._tracker.position()
         return batch
 
+    def _new_batch(self) -> LogBatch:
+        self._last_map = self._last_rows = None
+        return LogBatch(self._position, self._position)
+
     def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
         self._tracker.add(transaction.gtid)
         batch.transactions += 1
@@ -311,21 +318,26 @@ class LogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
-        faults = batch.faults
-        for name, table_map, event in transaction.rows:
-            if name not in self._tables or (faults and name in faults):
-                continue
-            try:
-                shape = parse_table_map(table_map).shape
-            except (CorruptData, Unsupported) as error:
-                faults[name] = error.message
-                continue
-            runs = batch.rows.get(name)
-            if runs is None:
-                runs = batch.rows[name] = []
-            if not runs or runs[-1].shape is not shape:
-                runs.append(TableRows(shape, PackedRows(store=self._chunks.store)))
-            runs[-1].rows.add(event)
+        for _, table, event in transaction.rows:
+            if table is not self._last_map:
+                self._last_map, self._last_rows = table, self._rows_of(batch, table)
+            if self._last_rows is not None:
+                self._last_rows.add(event)
+
+    def _rows_of(self, batch: LogBatch, table: _MappedTable) -> PackedRows | None:
+        """Where a batch gathers rows of a table; None where it does not."""
+        name = table.name
+        if name is None or name not in self._tables or name in batch.faults:
+            return None
+        try:
+            shape = parse_table_map(table.event).shape
+        except (CorruptData, Unsupported) as error:
+            batch.faults[name] = error.message
+            return None
+        runs = batch.rows.setdefault(name, [])
+        if not runs or runs[-1].shape is not shape:
+            runs.append(TableRows(shape, PackedRows(store=self._chunks.store)))
+        return runs[-1].rows
 
     # Events -----------------------------------------------------------------------------------
 
@@ -335,16 +347,16 @@ class LogReader:
             return self._held.popleft()
         while True:
             for event in self._events:
-                self._offset = event.end_position or self._offset
                 done = self._read(event)
                 if done is not None:
+                    done.timestamp = done.timestamp or event.timestamp
                     return done
             if deadline is not None and monotonic() >= deadline:
                 return None
             chunk = self._chunks.next(deadline, should_end)
             if chunk is None:
                 return None
-            self._events = self._decoder.frame(chunk)
+            self._events = self._decoder.frame(chunk.data, gap=chunk.gap)
 
     def _read(self, event: Event) -> _Transaction | None:
         """Take one event; the transaction if it ends with it."""
@@ -352,19 +364,22 @@ class LogReader:
         transaction = self._open
         if transaction is not None:
             # Nearly all events are these.
-            transaction.timestamp = event.timestamp
-            if kind is _TABLE_MAP:
-                self._read_table_map(event)
-                return None
             if kind in _ROWS:
                 self._read_rows(transaction, event)
                 return None
+            if kind is _TABLE_MAP:
+                self._read_table_map(event)
+                return None
             if kind is _XID:
+                self._offset = event.end_position or self._offset
                 return self._end(transaction)
+        self._offset = event.end_position or self._offset
         if kind in _COMPRESSED:
             done = None
             for inner in expand(event):
-                done = self._read(inner) or done
+                ended = self._read(inner)
+                if ended is not None:
+                    ended.timestamp, done = inner.timestamp, ended
             return done
         if kind in _SILENT or not isinstance(kind, EventType):
             if kind is _T.ROTATE:
@@ -393,38 +408,42 @@ class LogReader:
         return transaction
 
     def _read_table_map(self, event: Event) -> None:
-        body = event.body
-        number = table_number(event)
-        database_end = 10 + body[8]
-        names = bytes(body[8 : database_end + 1 + body[database_end]])
-        if names not in self._names:
-            database = names[1 : 1 + names[0]].decode()
-            name = TableName(database, names[names[0] + 3 :].decode())
-            self._names[names] = name if self._is_selected(name) else None
-        selected = self._names[names]
-        self._maps[number] = None if selected is None else (selected, event)
+        body = event.body.tobytes()
+        table = self._known_maps.get(body)
+        if table is None:
+            if len(self._known_maps) >= _MAX_KNOWN_MAPS:
+                self._known_maps.clear()
+            # Each name has its length before it and a NUL after it.
+            database_end = 9 + body[8]
+            table_at = database_end + 2
+            table_end = table_at + body[table_at - 1]
+            name = TableName(body[9:database_end].decode(), body[table_at:table_end].decode())
+            # Without what the event is a part of.
+            own = event._replace(body=memoryview(body))
+            table = _MappedTable(body[:6], name if self._is_selected(name) else None, own)
+            self._known_maps[body] = table
+        self._maps[table.number] = table
 
     def _read_rows(self, transaction: _Transaction, event: Event) -> None:
-        number = table_number(event)
-        try:
-            table = self._maps[number]
-        except KeyError:
+        number = event.body[:6].tobytes()
+        table = self._maps.get(number)
+        if table is None:
             raise CorruptData(
-                f"{self._chunks.source}: rows of table number {number} in {transaction.gtid} have "
-                "no TABLE_MAP before them; read the log again"
-            ) from None
-        if table is not None:
-            transaction.rows.append((*table, event))
+                f"{self._chunks.source}: rows of table number {int.from_bytes(number, 'little')} "
+                f"in {transaction.gtid} have no TABLE_MAP before them; read the log again"
+            )
+        if table.name is not None:
+            transaction.rows.append((table.name, table, event))
             transaction.size += event.size
-            self._chunks.keeps(event.size)
+            self._chunks.kept += event.size
 
     def _read_other(
         self, transaction: _Transaction, event: Event, kind: EventType
     ) -> _Transaction | None:
         if kind is _T.PARTIAL_UPDATE_ROWS:
-            table = self._maps.get(table_number(event))
-            if table is not None:
-                transaction.rereads[table[0]] = "a session wrote partial updates of JSON"
+            table = self._maps.get(event.body[:6].tobytes())
+            if table is not None and table.name is not None:
+                transaction.rereads[table.name] = "a session wrote partial updates of JSON"
             return None
         if kind is _T.XA_PREPARE:
             self._prepare(transaction)
@@ -466,7 +485,7 @@ class LogReader:
         changes = interpret(text, query.database or None, syntax=syntax, phase=transaction.phase)
         relevant = [change for change in changes if self._concerns(change)]
         if relevant:
-            transaction.changes += relevant
+            transaction.changes = [*transaction.changes, *relevant]
             transaction.statement = text
             transaction.syntax, transaction.strict = syntax, is_strict(query)
         if text.upper().endswith("START TRANSACTION"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc import columns
-from headwater.cdc.columns import BadDates, DateRule, LogBytes, Nulls, Offsets
+from headwater.cdc.columns import BadDates, Cells, DateRule, LogBytes, Nulls, Offsets
 from headwater.cdc.columns.decimals import decimal_type, packed_decimal_width
 from headwater.cdc.columns.temporal import packed_fraction_width
 from headwater.cdc.model.tables import SourceTable
@@ -119,14 +119,13 @@ def fixed_width(column: ColumnShape) -> int:
 
 
 def decode_fixed(
-    column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls, options: DecodeOptions
+    column: ColumnShape, cells: Cells, nulls: Nulls, options: DecodeOptions
 ) -> pa.Array:
-    """Gather a column of a fixed width.
+    """Decode a column of a fixed width.
 
     Args:
         column: The column.
-        log: The bytes.
-        offsets: Where each value begins.
+        cells: The bytes of each value.
         nulls: Which of them are null.
         options: How values without an equal in Arrow are decoded.
 
@@ -134,24 +133,24 @@ def decode_fixed(
         An array of `arrow_type`.
     """
     if column.type in _DATES:
-        return _dates(column, log, offsets, nulls, options)
+        return _dates(column, cells, nulls, options)
     width = fixed_width(column)
     match column.type:
         case _T.FLOAT | _T.DOUBLE:
-            return columns.float_column(log, offsets, nulls, width)
+            return columns.float_column(cells, nulls, width)
         case _T.NEWDECIMAL:
-            return columns.decimal_column(log, offsets, nulls, column.precision, column.scale)
+            return columns.decimal_column(cells, nulls, column.precision, column.scale)
         case _T.YEAR:
-            return columns.year_column(log, offsets, nulls)
+            return columns.year_column(cells, nulls)
         case _T.TIME2:
-            return columns.time_column(log, offsets, nulls, column.length)
+            return columns.time_column(cells, nulls, column.length)
         case _T.BIT:
-            return _bits(column, log, offsets, nulls)
+            return _bits(column, cells, nulls)
         case _T.ENUM:
-            return _enum(column, log, offsets, nulls)
+            return _enum(column, cells, nulls)
         case _T.SET:
-            return _set(column, log, offsets, nulls)
-    return columns.integer_column(log, offsets, nulls, width, signed=not column.unsigned)
+            return _set(column, cells, nulls)
+    return columns.integer_column(cells, nulls, width, signed=not column.unsigned)
 
 
 def decode_variable(
@@ -161,7 +160,7 @@ def decode_variable(
     nulls: Nulls,
     lengths: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """Gather a column of strings or bytes.
+    """Decode a column of strings or bytes.
 
     Args:
         column: The column.
@@ -185,38 +184,33 @@ def decode_variable(
     return columns.text_column(log, offsets, nulls, lengths, charset)
 
 
-def _dates(
-    column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls, options: DecodeOptions
-) -> pa.Array:
+def _dates(column: ColumnShape, cells: Cells, nulls: Nulls, options: DecodeOptions) -> pa.Array:
     is_text = column.name in options.text_dates
     rule = DateRule(column.name, options.bad_dates)
     match column.type:
         case _T.DATE if is_text:
-            return columns.date_text_column(log, offsets, nulls)
+            return columns.date_text_column(cells, nulls)
         case _T.DATE:
-            return columns.date_column(log, offsets, nulls, rule)
+            return columns.date_column(cells, nulls, rule)
         case _T.DATETIME2 if is_text:
-            return columns.datetime_text_column(log, offsets, nulls, column.length)
+            return columns.datetime_text_column(cells, nulls, column.length)
         case _T.DATETIME2:
-            return columns.datetime_column(log, offsets, nulls, column.length, rule)
+            return columns.datetime_column(cells, nulls, column.length, rule)
     if is_text:
-        return columns.timestamp_text_column(log, offsets, nulls, column.length)
-    return columns.timestamp_column(log, offsets, nulls, column.length, rule)
+        return columns.timestamp_text_column(cells, nulls, column.length)
+    return columns.timestamp_column(cells, nulls, column.length, rule)
 
 
-def _bits(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
+def _bits(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
     if column.length == 1:
-        flags = pa.array(log.gather("u1", offsets) & 1).cast(pa.bool_())
+        flags = pa.array(cells.read("u1") & 1).cast(pa.bool_())
         return flags if nulls is None else pc.if_else(pa.array(nulls), None, flags)
-    lengths = np.full(len(offsets), fixed_width(column), np.int64)
-    if nulls is not None:
-        lengths[nulls] = 0
-    return columns.binary_column(log, offsets, nulls, lengths)
+    return columns.cell_bytes_column(cells, nulls, fixed_width(column))
 
 
-def _enum(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
+def _enum(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
     """A value is the index of its name from 1 on; 0 is the empty string of a wrong value."""
-    index = columns.unsigned_integers(log, offsets, column.length).astype(np.int32)
+    index = columns.unsigned_integers(cells, column.length).astype(np.int32)
     if nulls is not None:
         index[nulls] = 0
     largest = int(index.max(initial=0))
@@ -229,9 +223,9 @@ def _enum(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) ->
     return names.take(columns.primitive_array(index, pa.int32(), nulls))
 
 
-def _set(column: ColumnShape, log: LogBytes, offsets: Offsets, nulls: Nulls) -> pa.Array:
+def _set(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
     """A value has one bit for each name, which are joined by commas."""
-    masks = columns.unsigned_integers(log, offsets, column.length)
+    masks = columns.unsigned_integers(cells, column.length)
     if nulls is not None:
         masks[nulls] = 0
     distinct, index = np.unique(masks, return_inverse=True)

@@ -20,6 +20,7 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import parse_type
 
 __all__ = [
@@ -277,6 +278,9 @@ class PipelineState:
             raise Invalid(f"pipeline name {pipeline!r} is empty; name the pipeline")
         self._table = table
         self._pipeline = pipeline
+        # The items of the last scan, and the snapshot before it.
+        self._scanned: Snapshot | None = None
+        self._items: Mapping[str, str | None] = {}
 
     @classmethod
     def open(cls, lake: Lake, database: str, pipeline: str) -> Self:
@@ -328,11 +332,10 @@ class PipelineState:
         Raises:
             CorruptData: A stored value is not of this version; the message names its key.
         """
-        own = Comparison("pipeline", "=", self._pipeline)
-        stored = self._table.scan(where=own).to_arrow()
-        values = dict(zip(stored["item"].to_pylist(), stored["value"].to_pylist(), strict=True))
         values = {
-            item: value for item, value in values.items() if not item.startswith(_NOT_OF_PLANS)
+            item: value
+            for item, value in self._stored().items()
+            if not item.startswith(_NOT_OF_PLANS)
         }
         if not values:
             return None
@@ -402,7 +405,7 @@ class PipelineState:
         Raises:
             CorruptData: As `plan`.
         """
-        stored = self._items(_SETTINGS).get(_SETTINGS)
+        stored = self._stored().get(_SETTINGS)
         return {} if stored is None else self._parsed(_STORED_SETTINGS, _SETTINGS, stored).values
 
     def save_settings(self, values: Mapping[str, str]) -> None:
@@ -416,19 +419,26 @@ class PipelineState:
 
     def requests(self) -> Mapping[str, str]:
         """The requests that wait."""
-        stored = self._items(_REQUEST)
-        return {item.removeprefix(_REQUEST): value or "" for item, value in stored.items()}
+        return {
+            item.removeprefix(_REQUEST): value or ""
+            for item, value in self._stored().items()
+            if item.startswith(_REQUEST)
+        }
 
     def answer(self, *names: str) -> None:
         """Remove requests that are carried out."""
         if names:
             self._write({_REQUEST + name: None for name in names})
 
-    def _items(self, prefix: str) -> Mapping[str, str | None]:
-        own = Comparison("pipeline", "=", self._pipeline)
-        stored = self._table.scan(where=own).to_arrow()
-        pairs = zip(stored["item"].to_pylist(), stored["value"].to_pylist(), strict=True)
-        return {item: value for item, value in pairs if item.startswith(prefix)}
+    def _stored(self) -> Mapping[str, str | None]:
+        """The pipeline's items. A batch asks several times; a scan costs as much as a commit."""
+        latest = self._table.latest_snapshot()
+        if latest is None or latest != self._scanned:
+            own = Comparison("pipeline", "=", self._pipeline)
+            stored = self._table.scan(where=own).to_arrow()
+            items, values = stored["item"].to_pylist(), stored["value"].to_pylist()
+            self._scanned, self._items = latest, dict(zip(items, values, strict=True))
+        return self._items
 
     def _write(self, items: Mapping[str, str | None]) -> None:
         kinds = ["-D" if value is None else "+U" for value in items.values()]
