@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.cdc.source_logs import MARIADB, MYSQL, SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, MYSQL_FILES, SourceServer
 from tests.conftest import DatabaseServer, mariadb_server, mysql_server
 
 from headwater.cdc.mysql.server import Address, MySQLServer
@@ -43,7 +43,19 @@ def mysql(_mysql_with_log: DatabaseServer) -> SourceServer:
     return _source(_mysql_with_log)
 
 
-@pytest.fixture(params=[MARIADB, MYSQL])
+@pytest.fixture(scope="session")
+def _mysql_without_gtids() -> Iterator[DatabaseServer]:
+    with mysql_server(*_SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_files(_mysql_without_gtids: DatabaseServer) -> SourceServer:
+    """A MySQL server whose transactions have no GTIDs, and a database of its own."""
+    return _source(_mysql_without_gtids)
+
+
+@pytest.fixture(params=[MARIADB, MYSQL, MYSQL_FILES])
 def source(request: pytest.FixtureRequest) -> SourceServer:
     """A server of either kind, with a database of its own."""
     server: SourceServer = request.getfixturevalue(request.param)

@@ -158,7 +158,7 @@ class _Session:
 
     def _first_plan(self) -> BatchPlan:
         """Batch 0 has nothing: it tells where the log is read from."""
-        return self._state.record(BatchPlan(0, None, str(self._source.position())))
+        return self._state.record(BatchPlan(0, None, str(self._source.start())))
 
     def _restarted(self, plan: BatchPlan, requests: Mapping[str, str]) -> BatchPlan:
         """Go on where the source is now, and read all tables again: the log between may be lost."""
@@ -169,7 +169,7 @@ class _Session:
         }
         states = self._asked_again(_by_name(plan), {**every, **requests})
         tables = _escaped(states)
-        position = str(self._source.position())
+        position = str(self._source.start())
         # Two, as the log of the last one is read again.
         for start in (plan.end, position):
             plan = self._state.record(
@@ -274,6 +274,8 @@ class _Session:
     ) -> States:
         """Commit a planned batch; the tables' states after it."""
         outcome = commit.commit(batch)
+        # Tables that they changed are read again with later batches.
+        self._source.await_ends(batch.xa)
         for name, rows in outcome.rows.items():
             self._progress.wrote(name, rows)
         position = str(batch.end)
