@@ -45,7 +45,7 @@ def mysql(_mysql_with_log: DatabaseServer) -> SourceServer:
 
 @pytest.fixture(scope="session")
 def _mysql_without_gtids() -> Iterator[DatabaseServer]:
-    with mysql_server(*_SETTINGS) as server:
+    with mysql_server(*_SETTINGS, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF") as server:
         yield server
 
 

@@ -28,6 +28,8 @@ class FileLog:
     def __init__(self, address: Address, *, checksums: bool) -> None:
         self._address, self._checksums = address, checksums
         self._rotation = Lock()
+        # Where a file was that was asked for, as that takes a connection.
+        self._last: FilePosition | None = None
 
     def end(self, server: MySQLServer) -> FilePosition:
         """The position that the server has reached.
@@ -38,16 +40,17 @@ class FileLog:
         Raises:
             Unavailable: The connection is lost.
         """
-        ((uuid,),) = server.rows("SELECT @@server_uuid")
         while True:
             file, offset = _status(server)
+            last = self._last
+            if last is not None and last.file == file and last.offset <= offset:
+                return last._replace(offset=offset)
+            ((uuid, now),) = server.rows("SELECT @@server_uuid, UNIX_TIMESTAMP()")
             position = FilePosition(str(uuid), 0, file, offset)
             position = position._replace(created=self._created(position))
-            ((now,),) = server.rows("SELECT UNIX_TIMESTAMP()")
-            if now != position.created:
-                return position
             ((first, *_), *_) = server.rows("SHOW BINARY LOGS")
-            if file != first:
+            if now != position.created or file != first:
+                self._last = position
                 return position
             # Another log could begin with a file of this name in the same second.
             sleep(_RETRY_SECONDS)
