@@ -464,7 +464,9 @@ class LogReader:
                 transaction.rereads[table[0]] = "a session wrote partial updates of JSON"
             return None
         if kind is _T.XA_PREPARE:
-            self._prepare(transaction)
+            # MySQL writes it for a commit of one phase, too, which its first byte says.
+            if not event.body[0]:
+                self._prepare(transaction)
             return self._end(transaction)
         if kind is _T.EXECUTE_LOAD_QUERY:
             transaction.rereads[None] = "a session with binlog_format=STATEMENT loaded a file"
