@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.cdc.source_logs import MARIADB, MYSQL, MYSQL_FILES, SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, SourceServer
 from tests.conftest import DatabaseServer, mariadb_server, mysql_server
 
 from headwater.cdc.mysql.server import Address, MySQLServer
@@ -55,7 +55,7 @@ def mysql_files(_mysql_without_gtids: DatabaseServer) -> SourceServer:
     return _source(_mysql_without_gtids)
 
 
-@pytest.fixture(params=[MARIADB, MYSQL, MYSQL_FILES])
+@pytest.fixture(params=[MARIADB, MYSQL])
 def source(request: pytest.FixtureRequest) -> SourceServer:
     """A server of either kind, with a database of its own."""
     server: SourceServer = request.getfixturevalue(request.param)
