@@ -16,6 +16,7 @@ import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.cut_connections import CutConnections
 from tests.cdc.pipeline.killed_pipelines import Writer
+from tests.cdc.source_logs import with_files
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql.column_types import TypeMapping
@@ -73,6 +74,7 @@ def writes(origin: Origin, tables: int, seed: int) -> Iterator[Writer]:
 # Positions --------------------------------------------------------------------------------------
 
 
+@with_files
 @pytest.mark.parametrize(
     "cuts",
     [
@@ -151,6 +153,7 @@ def test_several_servers_in_a_position(origin: Origin, follower: Follower, repor
     follower.check("t")
 
 
+@with_files
 def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     """The position of a quiet table was purged with the log: the pipeline could not go on."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}", "CREATE TABLE busy (id INT)")
@@ -197,6 +200,7 @@ def purge(origin: Origin) -> None:
 # Tables and ranges ------------------------------------------------------------------------------
 
 
+@with_files
 @pytest.mark.parametrize("report", ["flink_cdc_4388", "debezium_6498"])
 def test_writes_during_the_snapshot(
     origin: Origin, follower: Follower, report: str, seed: int
@@ -465,6 +469,7 @@ def test_xa_transactions_that_are_rolled_back(
     assert [row["id"] for row in follower.rows("t")] == [1, 2, 3, 4, 106]
 
 
+@with_files
 def test_dbtrail_414(origin: Origin, follower: Follower) -> None:
     """Compressed transactions were passed over while the position went on."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}", "CREATE TABLE other (id INT)")
