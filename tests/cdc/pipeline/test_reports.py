@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Event
 from time import monotonic
 
@@ -21,6 +21,7 @@ from tests.cdc.source_logs import with_files
 from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.positions import contains, parse_position
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
@@ -162,12 +163,10 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     with RunningPipeline(follower.pipeline()) as running:
         until(lambda: follower.batch() > 0, running)
         until(lambda: follower.phases() == {"t": TablePhase.STREAMING}, running)
-        origin.run(
-            "INSERT INTO busy VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO busy VALUES (2)"
-        )
-        query = "SELECT @@global.gtid_executed" if is_mysql(origin) else "SELECT @@gtid_binlog_pos"
-        ((text,),) = origin.server.rows(query)
-        goal = parse_position(origin.server.flavour, str(text))
+        for number in range(2):
+            origin.run(f"INSERT INTO busy VALUES ({number})", "FLUSH BINARY LOGS")
+        with closing(MySQLSource(origin.address)) as source:
+            goal = source.position()
 
         def is_recorded() -> bool:
             plan = state.plan()
@@ -186,7 +185,6 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
 def purge(origin: Origin) -> None:
     """Delete all of the server's log but the file that is being written."""
     deadline, wake = monotonic() + 60, Event()
-    origin.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
     while True:
         # A reader that is gone keeps its file until the server sees that.
         *_, (last, *_) = origin.server.rows("SHOW BINARY LOGS")
