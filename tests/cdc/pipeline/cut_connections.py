@@ -87,7 +87,7 @@ class CutConnections:
 
 
 def _is_reader(data: bytes) -> bool:
-    """Whether a client asks for the log and what follows; a look at one file is none."""
+    """Whether a client asks for the log and waits for what follows."""
     is_command = len(data) > _COMMAND and data[_COMMAND - 1] == 0
     if not is_command or data[_COMMAND] not in _DUMPS:
         return False
