@@ -224,6 +224,7 @@ def test_gtids_that_are_switched_on(servers: Servers, lake: Lake) -> None:
     origin.run("UPDATE t SET v = 100 WHERE id = 1", "SET GLOBAL gtid_mode = ON")
     with pytest.raises(Conflict, match=r"gtid_mode=ON.* headwater cdc resnapshot --all"):
         follower.once()
+    assert "gtid_mode=ON" in str(follower.verify()["t"].problem)
     request_all_again(follower)
     follower.once()
     follower.check("t")

@@ -66,14 +66,10 @@ class FileLog:
             Conflict: It lacks transactions of the position.
             NotFound: Its log was purged.
         """
-        ((uuid,),) = server.rows("SELECT @@server_uuid")
+        self._check_server(server, position)
         sizes = {str(name): int(str(size)) for name, size, *_ in server.rows("SHOW BINARY LOGS")}
         file, offset = _status(server)
         present = position._replace(file=file, offset=offset)
-        if uuid != position.server:
-            raise self._lacks(
-                position, f"it is server {uuid}; positions in files are of one server"
-            )
         if position.file not in sizes:
             if position._replace(created=0).compare(present._replace(created=0)) != -1:
                 raise self._lacks(position, f"its log ends in file {file}")
@@ -112,9 +108,10 @@ class FileLog:
             after: The position.
 
         Raises:
-            Conflict: The server has lost its log.
+            Conflict: The server has lost its log, or is another one.
             Forbidden: The user may not begin another file.
         """
+        self._check_server(server, after)
         with self._rotation:
             if self._is_later(server, after):
                 return
@@ -124,6 +121,13 @@ class FileLog:
             server.rows("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
             if not self._is_later(server, after):
                 raise self._lacks(after, f"its log ends in file {_status(server)[0]}")
+
+    def _check_server(self, server: MySQLServer, position: FilePosition) -> None:
+        ((uuid,),) = server.rows("SELECT @@server_uuid")
+        if uuid != position.server:
+            raise self._lacks(
+                position, f"it is server {uuid}; positions in files are of one server"
+            )
 
     @staticmethod
     def _is_later(server: MySQLServer, after: FilePosition) -> bool:

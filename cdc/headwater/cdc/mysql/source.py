@@ -179,13 +179,7 @@ class MySQLSource:
             Conflict: It lacks transactions of the position.
             NotFound: Its log was purged.
         """
-        if isinstance(position, FilePosition) != (self._files is not None):
-            numbered = "numbers" if self._files is None else "does not number"
-            raise Conflict(
-                f"the source at {self.address} {numbered} its transactions by GTIDs (gtid_mode="
-                f"{self._gtid_mode}), and the pipeline is at '{position}': set gtid_mode as it was "
-                f"before, or {_REMEDY}"
-            )
+        self._check_kind(position)
         if self._files is not None and isinstance(position, FilePosition):
             self._files.check_holds(self._server, position)
             return
@@ -205,6 +199,17 @@ class MySQLSource:
                     f"pipeline is at '{position}'; {_REMEDY}, and keep the log for longer: "
                     "binlog_expire_logs_seconds"
                 )
+
+    def _check_kind(self, position: Position) -> None:
+        """Raise Conflict unless the server numbers its transactions as a position does."""
+        if isinstance(position, FilePosition) == (self._files is not None):
+            return
+        numbers = "numbers" if self._files is None else "does not number"
+        raise Conflict(
+            f"the source at {self.address} {numbers} its transactions by GTIDs (gtid_mode="
+            f"{self._gtid_mode}), and the pipeline is at '{position}'; set gtid_mode as it was "
+            f"before, or {_REMEDY}"
+        )
 
     def log_bytes_after(self, file: str, offset: int) -> int | None:
         """How many bytes of the log follow an offset in one of its files; None if not known.
@@ -276,6 +281,7 @@ class MySQLSource:
             server.rows("ROLLBACK")
 
     def _begin(self, server: MySQLServer, after: Position) -> Position | None:
+        self._check_kind(after)
         server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         deadline = monotonic() + _VISIBLE_SECONDS
         if self._files is not None and isinstance(after, FilePosition):
