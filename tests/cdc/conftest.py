@@ -43,6 +43,18 @@ def mysql(_mysql_with_log: DatabaseServer) -> SourceServer:
     return _source(_mysql_with_log)
 
 
+@pytest.fixture(scope="session")
+def _mysql_without_gtids() -> Iterator[DatabaseServer]:
+    with mysql_server(*_SETTINGS, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF") as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_files(_mysql_without_gtids: DatabaseServer) -> SourceServer:
+    """A MySQL server whose transactions have no GTIDs, and a database of its own."""
+    return _source(_mysql_without_gtids)
+
+
 @pytest.fixture(params=[MARIADB, MYSQL])
 def source(request: pytest.FixtureRequest) -> SourceServer:
     """A server of either kind, with a database of its own."""

@@ -31,6 +31,10 @@ from headwater.cdc.mysql.server import Address
 # The kinds of servers that tests run on, each with its marker.
 MARIADB = pytest.param("mariadb", marks=pytest.mark.mariadb)
 MYSQL = pytest.param("mysql", marks=pytest.mark.mysql)
+# MySQL without GTIDs: positions are offsets in files.
+MYSQL_FILES = pytest.param("mysql_files", marks=pytest.mark.mysql)
+# For tests of what is different without GTIDs.
+with_files = pytest.mark.parametrize("source", [MARIADB, MYSQL, MYSQL_FILES], indirect=True)
 # For tests of what one of them lacks.
 only_mariadb = pytest.mark.parametrize("source", [MARIADB], indirect=True)
 only_mysql = pytest.mark.parametrize("source", [MYSQL], indirect=True)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.gtid import (
     END_OF_NUMBERS,
-    FilePosition,
     Gtid,
     GtidSet,
     MariadbGtid,
@@ -249,31 +249,3 @@ def test_diverged_mariadb_servers_have_no_order() -> None:
 def test_what_is_not_a_mariadb_position_is_rejected(text: str) -> None:
     with pytest.raises(Invalid, match="MariaDB"):
         MariadbGtidList.from_text(text)
-
-
-def test_files_are_ordered_by_their_numbers() -> None:
-    """The file after mysql-bin.999999 is mysql-bin.1000000, which sorts before it as text."""
-    texts = [
-        "mysql-bin.000003:154",
-        "mysql-bin.000003:900",
-        "mysql-bin.999999:4",
-        "mysql-bin.1000000:4",
-    ]
-    positions = [FilePosition.from_text(text) for text in texts]
-    assert [str(position) for position in positions] == texts
-    for index, position in enumerate(positions):
-        assert [position.compare(other) for other in positions] == [
-            (index > other) - (index < other) for other in range(len(positions))
-        ]
-        assert [position.contains(other) for other in positions] == [
-            index >= other for other in range(len(positions))
-        ]
-
-
-def test_files_of_two_logs_have_no_order() -> None:
-    position = FilePosition.from_text("mysql-bin.000003:154")
-    assert position.compare(FilePosition("other-bin.000003", 154)) is None
-    assert not position.contains(FilePosition("other-bin.000001", 4))
-    for text in ("mysql-bin.000003", "mysql-bin:4", ".1:4", "a.1:-4", ""):
-        with pytest.raises(Invalid, match="log position"):
-            FilePosition.from_text(text)

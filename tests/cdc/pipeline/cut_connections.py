@@ -11,7 +11,9 @@ from types import TracebackType
 
 from headwater.cdc.mysql.server import Address
 
-_DUMPS = (0x12, 0x1E)
+# The commands for the log, and where each has its flags.
+_DUMPS = {0x12: 9, 0x1E: 5}
+_DO_NOT_WAIT = 0x01
 _COMMAND = 4
 _TLS_FLAG = 0x08
 
@@ -71,8 +73,7 @@ class CutConnections:
                     if not data:
                         return
                     if end is client:
-                        is_command = len(data) > _COMMAND and data[_COMMAND - 1] == 0
-                        if is_command and data[_COMMAND] in _DUMPS and self._cuts:
+                        if _is_reader(data) and self._cuts:
                             left = self._cuts.pop(0)
                         server.sendall(data)
                         continue
@@ -83,6 +84,14 @@ class CutConnections:
                         return
                     left = None if left is None else left - len(data)
                     client.sendall(data)
+
+
+def _is_reader(data: bytes) -> bool:
+    """Whether a client asks for the log and waits for what follows."""
+    is_command = len(data) > _COMMAND and data[_COMMAND - 1] == 0
+    if not is_command or data[_COMMAND] not in _DUMPS:
+        return False
+    return not data[_DUMPS[data[_COMMAND]]] & _DO_NOT_WAIT
 
 
 def _without_tls(greeting: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import with_files
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
@@ -110,6 +111,7 @@ def test_after_an_alter_and_before_the_next_plan(
     assert follower.phases() == {"t": TablePhase.STREAMING}
 
 
+@with_files
 def test_between_the_commits_of_two_tables(origin: Origin, follower: Follower) -> None:
     origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t")
     follower.once()
@@ -121,6 +123,7 @@ def test_between_the_commits_of_two_tables(origin: Origin, follower: Follower) -
     follower.check("t", "u")
 
 
+@with_files
 def test_a_planned_range_whose_table_changes(origin: Origin, follower: Follower) -> None:
     origin.run(TABLE, ROWS)
     ends(follower, "write", "t")
@@ -232,6 +235,7 @@ def test_a_column_of_a_foreign_key_that_is_renamed(origin: Origin, follower: Fol
     follower.check(*MEMBERS)
 
 
+@with_files
 def test_a_prepared_transaction_of_a_table_that_is_read_again(
     origin: Origin, follower: Follower
 ) -> None:
@@ -249,6 +253,7 @@ def test_a_prepared_transaction_of_a_table_that_is_read_again(
     follower.check("t")
 
 
+@with_files
 def test_a_transaction_that_was_prepared_before_the_first_start(
     origin: Origin, follower: Follower
 ) -> None:
@@ -266,6 +271,7 @@ def test_a_transaction_that_was_prepared_before_the_first_start(
     follower.check("t")
 
 
+@with_files
 def test_a_log_that_is_lost_while_ranges_are_read(origin: Origin, follower: Follower) -> None:
     origin.run(TABLE, ROWS)
     follower.once()

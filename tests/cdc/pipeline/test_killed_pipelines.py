@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.killed_pipelines import Writer, running
+from tests.cdc.source_logs import with_files
 
 TABLES = 6
 
@@ -31,6 +32,7 @@ def changes(numbers: random.Random) -> list[str]:
     return statements
 
 
+@with_files
 def test_nothing_is_lost_when_it_is_killed(
     origin: Origin, follower: Follower, lake_path: Path, kills: int, seed: int
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import with_files
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
@@ -164,6 +165,7 @@ def peak_memory(origin: Origin, lake: Path) -> int:
     return int(done.stdout)
 
 
+@with_files
 def test_transactions_that_are_larger_than_the_memory(
     origin: Origin, follower: Follower, lake_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from time import monotonic
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
-from tests.cdc.source_logs import SourceServer
+from tests.cdc.source_logs import MARIADB, MYSQL, MYSQL_FILES, SourceServer, with_files
 from tests.conftest import DatabaseServer, _wait_for, mariadb_server, mysql_server
 
 from headwater.cdc.model.tables import TableName
@@ -24,7 +24,10 @@ from headwater.client import Lake
 from headwater.storage.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 
 LOG = ("--log-bin=log", "--binlog-row-metadata=FULL", "--log-slave-updates=ON")
-MYSQL_LOG = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+GTIDS = {
+    "mysql": ("--gtid-mode=ON", "--enforce-gtid-consistency=ON"),
+    "mysql_files": ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"),
+}
 ROWS = "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)"
 
 
@@ -32,7 +35,7 @@ class Servers:
     """Servers of one kind that a test has to itself."""
 
     def __init__(self, kind: str, stack: ExitStack) -> None:
-        self.is_mysql = kind == "mysql"
+        self.kind, self.is_mysql = kind, kind != "mariadb"
         self._stack = stack
         self._folders: dict[int, Path] = {}
 
@@ -45,7 +48,7 @@ class Servers:
         """
         settings = (*LOG, f"--server-id={number}", *more)
         if self.is_mysql:
-            server = self._stack.enter_context(mysql_server(*settings, *MYSQL_LOG))
+            server = self._stack.enter_context(mysql_server(*settings, *GTIDS[self.kind]))
         else:
             server = self._stack.enter_context(mariadb_server(*settings, "--binlog-format=ROW"))
         origin = Origin(_source(server))
@@ -57,14 +60,14 @@ class Servers:
         """Let the server begin to count its transactions again."""
         origin.run("RESET BINARY LOGS AND GTIDS" if self.is_mysql else "RESET MASTER")
 
-    def replicate(self, replica: Origin, source: Origin) -> None:
-        """Let a server follow another one."""
+    def replicate(self, replica: Origin, source: Origin, start: str = "") -> None:
+        """Let a server follow another one, from its beginning or a place in its log."""
         address = source.address
         if self.is_mysql:
             replica.run(
                 f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{address.host}', "
                 f"SOURCE_PORT = {address.port}, SOURCE_USER = '{address.user}', "
-                f"SOURCE_PASSWORD = '{address.password}', SOURCE_AUTO_POSITION = 1, "
+                f"SOURCE_PASSWORD = '{address.password}', {start or 'SOURCE_AUTO_POSITION = 1'}, "
                 "GET_SOURCE_PUBLIC_KEY = 1",
                 "START REPLICA",
             )
@@ -141,12 +144,7 @@ def _source(server: DatabaseServer) -> SourceServer:
     return SourceServer(server.url, server.data, "shop")
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", marks=pytest.mark.mysql),
-    ]
-)
+@pytest.fixture(params=[MARIADB, MYSQL, MYSQL_FILES])
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     """Servers of either kind."""
     with ExitStack() as stack:
@@ -180,6 +178,7 @@ def until(condition: Callable[[], bool]) -> None:
         wake.wait(0.05)
 
 
+@pytest.mark.parametrize("servers", [MARIADB, MYSQL], indirect=True)
 def test_a_replica_takes_over(servers: Servers, lake: Lake) -> None:
     primary, replica = servers.start(1), servers.start(2)
     if not servers.is_mysql:
@@ -236,6 +235,49 @@ def test_a_replica_that_does_not_log_what_it_replicates(servers: Servers, lake: 
     follower.change(name="another")
     with pytest.raises(Invalid, match=f"setting {name}: it is OFF on a replica"):
         follower.once()
+
+
+@pytest.mark.parametrize("servers", [MYSQL_FILES], indirect=True)
+def test_a_replica_without_gtids_is_another_server(servers: Servers, lake: Lake) -> None:
+    primary, replica = servers.start(1), servers.start(2)
+    ((file, offset, *_),) = primary.server.rows("SHOW BINARY LOG STATUS")
+    servers.replicate(replica, primary, f"SOURCE_LOG_FILE = '{file}', SOURCE_LOG_POS = {offset}")
+    follower = follow(primary, lake)
+    ((file, offset, *_),) = primary.server.rows("SHOW BINARY LOG STATUS")
+    assert replica.server.rows(f"SELECT SOURCE_POS_WAIT('{file}', {offset}, 60) >= 0") == ((1,),)
+    replica.run("STOP REPLICA", "USE shop", "INSERT INTO t VALUES (4, 4)")
+    follower.origin = replica
+    with pytest.raises(Conflict, match=r"is server .* of one server.* resnapshot --all"):
+        follower.once()
+    assert len(follower.rows("t")) == 3
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+
+
+@pytest.mark.parametrize("servers", [MYSQL_FILES], indirect=True)
+def test_gtids_that_are_switched_on(servers: Servers, lake: Lake) -> None:
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    origin.run("SET GLOBAL enforce_gtid_consistency = ON")
+    # Transactions of both kinds are in one log meanwhile.
+    for mode in ("OFF_PERMISSIVE", "ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE"):
+        origin.run(f"SET GLOBAL gtid_mode = {mode}", "UPDATE t SET v = v + 1")
+    follower.once()
+    follower.check("t")
+    origin.run("UPDATE t SET v = 100 WHERE id = 1", "SET GLOBAL gtid_mode = ON")
+    with pytest.raises(Conflict, match=r"gtid_mode=ON.* headwater cdc resnapshot --all"):
+        follower.once()
+    assert "gtid_mode=ON" in str(follower.verify()["t"].problem)
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+    origin.run("UPDATE t SET v = 200 WHERE id = 1", "SET GLOBAL gtid_mode = ON_PERMISSIVE")
+    with pytest.raises(Conflict, match=r"gtid_mode=ON_PERMISSIVE.* resnapshot --all"):
+        follower.once()
+    origin.run("SET GLOBAL gtid_mode = ON")
+    follower.once()
+    follower.check("t")
 
 
 def test_the_source_is_away_for_a_while(servers: Servers, lake: Lake) -> None:
@@ -340,6 +382,7 @@ def test_another_kind_of_server(mariadb: SourceServer, mysql: SourceServer, lake
         origin.run(f"DROP DATABASE {origin.database}")
 
 
+@with_files
 def test_wrong_addresses_and_passwords(
     source: SourceServer, origin: Origin, follower: Follower
 ) -> None:
@@ -364,10 +407,13 @@ def test_wrong_addresses_and_passwords(
             start(address.host, address.port, name, "secret")
         assert follower.lake.list_tables("lake") == []
         source.run_as_root(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
-        if origin.server.flavour == "mysql":
-            with pytest.raises(Invalid, match="GRANT XA_RECOVER_ADMIN ON"):
+        privileges = ["XA_RECOVER_ADMIN"] if origin.server.flavour == "mysql" else []
+        if origin.server.variables().get("gtid_mode") == "OFF":
+            privileges.append("RELOAD")
+        for privilege in privileges:
+            with pytest.raises(Invalid, match=f"GRANT {privilege} ON"):
                 start(address.host, address.port, name, "secret")
-            source.run_as_root(f"GRANT XA_RECOVER_ADMIN ON *.* TO {reader}")
+            source.run_as_root(f"GRANT {privilege} ON *.* TO {reader}")
         start(address.host, address.port, name, "secret")
         follower.check("t")
         source.run_as_root(f"REVOKE REPLICATION SLAVE ON *.* FROM {reader}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import with_files
 
 from headwater.cdc.pipeline.settings import OnDrop
 from headwater.cdc.pipeline.state import TablePhase
@@ -12,6 +13,7 @@ from headwater.storage.errors import Conflict, Invalid
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(40), price DECIMAL(10, 2))"
 
 
+@with_files
 def test_rows_and_changes_arrive(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50), (2, 'cup', NULL)")
     progress = follower.once()
@@ -32,6 +34,7 @@ def test_rows_and_changes_arrive(origin: Origin, follower: Follower) -> None:
     assert int(snapshot.properties["cdc.source-time"]) > 0
 
 
+@with_files
 def test_nothing_new_makes_no_batch(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50)")
     first = follower.once().batch
@@ -69,6 +72,7 @@ def test_keys_are_compared_by_the_source(origin: Origin, follower: Follower) -> 
     follower.check("words")
 
 
+@with_files
 def test_many_tables_and_transactions(origin: Origin, follower: Follower) -> None:
     for number in range(5):
         origin.run(f"CREATE TABLE t{number} (id INT PRIMARY KEY, v INT)")
@@ -85,6 +89,7 @@ def test_many_tables_and_transactions(origin: Origin, follower: Follower) -> Non
     follower.check(*(f"t{number}" for number in range(5)))
 
 
+@with_files
 def test_a_table_that_appears_later(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1)")
     follower.once()

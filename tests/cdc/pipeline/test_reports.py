@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Event
 from time import monotonic
 
@@ -16,10 +16,12 @@ import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.cut_connections import CutConnections
 from tests.cdc.pipeline.killed_pipelines import Writer
+from tests.cdc.source_logs import with_files
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.positions import contains, parse_position
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
@@ -73,6 +75,7 @@ def writes(origin: Origin, tables: int, seed: int) -> Iterator[Writer]:
 # Positions --------------------------------------------------------------------------------------
 
 
+@with_files
 @pytest.mark.parametrize(
     "cuts",
     [
@@ -151,6 +154,7 @@ def test_several_servers_in_a_position(origin: Origin, follower: Follower, repor
     follower.check("t")
 
 
+@with_files
 def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     """The position of a quiet table was purged with the log: the pipeline could not go on."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}", "CREATE TABLE busy (id INT)")
@@ -159,12 +163,10 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
     with RunningPipeline(follower.pipeline()) as running:
         until(lambda: follower.batch() > 0, running)
         until(lambda: follower.phases() == {"t": TablePhase.STREAMING}, running)
-        origin.run(
-            "INSERT INTO busy VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO busy VALUES (2)"
-        )
-        query = "SELECT @@global.gtid_executed" if is_mysql(origin) else "SELECT @@gtid_binlog_pos"
-        ((text,),) = origin.server.rows(query)
-        goal = parse_position(origin.server.flavour, str(text))
+        for number in range(2):
+            origin.run(f"INSERT INTO busy VALUES ({number})", "FLUSH BINARY LOGS")
+        with closing(MySQLSource(origin.address)) as source:
+            goal = source.position()
 
         def is_recorded() -> bool:
             plan = state.plan()
@@ -183,7 +185,6 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
 def purge(origin: Origin) -> None:
     """Delete all of the server's log but the file that is being written."""
     deadline, wake = monotonic() + 60, Event()
-    origin.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
     while True:
         # A reader that is gone keeps its file until the server sees that.
         *_, (last, *_) = origin.server.rows("SHOW BINARY LOGS")
@@ -197,6 +198,7 @@ def purge(origin: Origin) -> None:
 # Tables and ranges ------------------------------------------------------------------------------
 
 
+@with_files
 @pytest.mark.parametrize("report", ["flink_cdc_4388", "debezium_6498"])
 def test_writes_during_the_snapshot(
     origin: Origin, follower: Follower, report: str, seed: int
@@ -465,6 +467,7 @@ def test_xa_transactions_that_are_rolled_back(
     assert [row["id"] for row in follower.rows("t")] == [1, 2, 3, 4, 106]
 
 
+@with_files
 def test_dbtrail_414(origin: Origin, follower: Follower) -> None:
     """Compressed transactions were passed over while the position went on."""
     origin.run(TABLE, f"INSERT INTO t VALUES {numbers(0, 5)}", "CREATE TABLE other (id INT)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
-from tests.cdc.source_logs import only_mariadb
+from tests.cdc.source_logs import only_mariadb, with_files
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.settings import OnDrop
@@ -127,6 +127,7 @@ def test_a_changed_key_stops_its_table_alone(origin: Origin, follower: Follower)
     assert follower.lake.table("lake.t").schema.primary_keys == ("id", "b")
 
 
+@with_files
 def test_truncated_dropped_and_made_again(origin: Origin, follower: Follower) -> None:
     origin.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (7, 7, 'seven', NULL)")
     follower.once()
@@ -155,6 +156,7 @@ def test_a_renamed_table(origin: Origin, follower: Follower) -> None:
     assert follower.phases() == {"u": TablePhase.STREAMING}
 
 
+@with_files
 def test_two_tables_that_swap_names(origin: Origin, follower: Follower) -> None:
     origin.run("CREATE TABLE u (id INT PRIMARY KEY, x TEXT)", "INSERT INTO u VALUES (1, 'one')")
     follower.once()
@@ -163,6 +165,7 @@ def test_two_tables_that_swap_names(origin: Origin, follower: Follower) -> None:
     follower.check("t", "u")
 
 
+@with_files
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_gh_ost_twice(origin: Origin, follower: Follower, is_stopped: bool) -> None:
     for number in range(2):

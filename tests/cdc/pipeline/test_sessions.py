@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
-from tests.cdc.source_logs import only_mariadb, only_mysql
+from tests.cdc.source_logs import MARIADB, MYSQL_FILES, only_mysql, with_files
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
@@ -71,6 +71,7 @@ def test_statements_in_the_log(origin: Origin, follower: Follower) -> None:
     assert set(follower.phases().values()) == {TablePhase.STREAMING}
 
 
+@with_files
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> None:
     origin.session(
@@ -86,6 +87,18 @@ def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> 
     follower.once()
     follower.check("documents")
     assert len(follower.rows("documents")) == 39 + (end == "COMMIT")
+
+
+def test_a_transaction_of_one_phase(origin: Origin, follower: Follower) -> None:
+    origin.session(
+        "XA START 'one'",
+        "UPDATE documents SET n = 5 WHERE id = 5",
+        "INSERT INTO documents (id) VALUES (70)",
+        "XA END 'one'",
+        "XA COMMIT 'one' ONE PHASE",
+    )
+    follower.once()
+    follower.check("documents")
 
 
 def test_rows_that_were_never_logged(origin: Origin, follower: Follower) -> None:
@@ -105,7 +118,8 @@ def test_rows_that_were_never_logged(origin: Origin, follower: Follower) -> None
     assert state.requests() == {}
 
 
-@only_mariadb  # With GTIDs MySQL rejects transactions of several engines.
+# With GTIDs MySQL rejects transactions of several engines.
+@pytest.mark.parametrize("source", [MARIADB, MYSQL_FILES], indirect=True)
 def test_a_rolled_back_transaction_with_other_engines(origin: Origin, follower: Follower) -> None:
     origin.run("CREATE TABLE notes (id INT PRIMARY KEY, v INT) ENGINE = MyISAM")
     follower.once()

@@ -1,9 +1,8 @@
-"""Positions in the logs of MySQL and MariaDB: GTID sets, GTID lists, and files with offsets.
+"""Positions in the logs of MySQL and MariaDB: GTID sets, and GTID lists.
 
 All are immutable and are parsed once. MySQL's are sets, with gaps that are kept: only one that
 contains another comes after it, and two may have no order. MariaDB's have a sequence number for
-each domain, whichever server wrote the transaction. A file and an offset are ordered within the
-log of one server.
+each domain, whichever server wrote the transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
 _TAG = re.compile(rf"[a-z_][a-z0-9_]{{0,{MAX_TAG_LENGTH - 1}}}")
 _INTERVAL = re.compile(r"([0-9]{1,19})(?:\s*-\s*([0-9]{1,19}))?")
 _MARIADB_GTID = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})")
-_FILE_POSITION = re.compile(r"(?P<base>.+)\.(?P<index>[0-9]{1,18}):(?P<offset>[0-9]{1,19})")
 _TAGGED = 1
 _EXCERPT = 80
 
@@ -305,47 +303,6 @@ class MariadbGtidList:
 
     def _domains(self) -> dict[int, MariadbGtid]:
         return {gtid.domain: gtid for gtid in self.gtids}
-
-
-@dataclass(frozen=True, slots=True)
-class FilePosition:
-    """An offset in a file of a server's log: ``mysql-bin.000003:154``."""
-
-    file: str
-    offset: int
-
-    @staticmethod
-    def from_text(text: str) -> FilePosition:
-        """Parse ``file:offset``.
-
-        Raises:
-            Invalid: The text is not a log file with a number, and an offset.
-        """
-        match = _FILE_POSITION.fullmatch(text.strip())
-        if match is None:
-            raise _invalid("log position", text, "expected file.number:offset")
-        return FilePosition(f"{match['base']}.{match['index']}", int(match["offset"]))
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.offset}"
-
-    def contains(self, other: FilePosition) -> bool:
-        """Whether this position is at or after the other one of the same log."""
-        return self.compare(other) in (0, 1)
-
-    def compare(self, other: FilePosition) -> int | None:
-        """Return -1 if the other position is after this one, 0 if equal, 1 if before.
-
-        Files are ordered by their numbers, of six digits or more. None if they are of different
-        logs; the logs of two servers cannot be told apart, so compare those of one server only.
-        """
-        base, _, index = self.file.rpartition(".")
-        other_base, _, other_index = other.file.rpartition(".")
-        if base != other_base or not (index.isdecimal() and other_index.isdecimal()):
-            return None
-        position = (int(index), self.offset)
-        other_position = (int(other_index), other.offset)
-        return (position > other_position) - (position < other_position)
 
 
 def _invalid(what: str, text: str, why: str) -> Invalid:

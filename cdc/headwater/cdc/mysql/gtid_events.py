@@ -9,13 +9,19 @@ import struct
 from typing import NamedTuple
 
 from headwater.cdc.ddl import AlterPhase
-from headwater.cdc.mysql.events import Event, EventType
+from headwater.cdc.mysql.events import Event, EventType, read_packed_integer
+from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.gtid import Gtid, MariadbGtid, Source
 from headwater.storage.errors import CorruptData
 
-__all__ = ["Beginning", "is_gtid_event", "parse_gtid_event"]
+__all__ = ["Beginning", "TransactionId", "is_gtid_event", "parse_gtid_event", "transaction_length"]
 
-_GTID_EVENTS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
+TransactionId = Gtid | MariadbGtid | FilePosition
+"""What tells a transaction from others: its GTID, or where it ends in the log."""
+
+_GTID_EVENTS = frozenset(
+    {EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID}
+)
 _MARIADB_HEAD = struct.Struct("<QIB")
 _STANDALONE, _GROUP_COMMIT, _PREPARED_XA, _COMPLETED_XA = 0x01, 0x02, 0x40, 0x80
 _XA_HEAD_BYTES = 6
@@ -27,24 +33,28 @@ _PHASES = {
 }
 _ANY_PHASE = _START_ALTER | _COMMIT_ALTER | _ROLLBACK_ALTER
 _UUID_BYTES = 16
+# Flags, a UUID, a number, and logical timestamps precede the time of the commit, whose highest bit
+# says that the time at another server follows. Then the length comes.
+_TIME_OFFSET, _TIME_BYTES, _TWO_TIMES = 42, 7, 0x80
+_LENGTH_FIELD = 8
 
 
 class Beginning(NamedTuple):
     """How a transaction begins.
 
     Args:
-        gtid: Its GTID.
+        gtid: Its GTID, or its position where it has none.
         has_end: Whether an event ends it (MariaDB).
         phase: The part of a two-phase ALTER (MariaDB).
     """
 
-    gtid: Gtid | MariadbGtid
+    gtid: TransactionId
     has_end: bool = False
     phase: AlterPhase = AlterPhase.WHOLE
 
 
 def is_gtid_event(event: Event) -> bool:
-    """Whether a transaction with a GTID begins."""
+    """Whether a transaction begins, with a GTID or without one."""
     return event.type in _GTID_EVENTS
 
 
@@ -57,13 +67,38 @@ def parse_gtid_event(event: Event) -> Beginning:
     try:
         if event.type is EventType.MARIADB_GTID:
             return _mariadb(event)
-        gtid = _tagged(event.body) if event.type is EventType.GTID_TAGGED else _plain(event.body)
-        return Beginning(gtid)
+        is_tagged = event.type is EventType.GTID_TAGGED
+        return Beginning(_tagged(event.body)[0] if is_tagged else _plain(event.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise CorruptData(
-            f"cannot read a GTID event of {len(event.body)} bytes: {error}; read the log again "
-            "from its source"
-        ) from error
+        raise _unreadable(event, error) from error
+
+
+def transaction_length(event: Event) -> int:
+    """How many bytes of MySQL's log a transaction has, from its GTID event on.
+
+    Raises:
+        CorruptData: The event does not have it.
+    """
+    body = event.body
+    try:
+        if event.type is EventType.GTID_TAGGED:
+            _, offset = _tagged(body)
+            field = length = 0
+            while field < _LENGTH_FIELD:
+                field, offset = _number(body, offset)
+                length, offset = _number(body, offset)
+            return length
+        times = 2 if body[_TIME_OFFSET + _TIME_BYTES - 1] & _TWO_TIMES else 1
+        return read_packed_integer(body, _TIME_OFFSET + times * _TIME_BYTES)[0]
+    except (IndexError, UnicodeDecodeError) as error:
+        raise _unreadable(event, error) from error
+
+
+def _unreadable(event: Event, error: Exception) -> CorruptData:
+    return CorruptData(
+        f"cannot read a GTID event of {len(event.body)} bytes: {error}; read the log again from "
+        "its source"
+    )
 
 
 def _plain(body: memoryview) -> Gtid:
@@ -71,8 +106,8 @@ def _plain(body: memoryview) -> Gtid:
     return Gtid(Source(_uuid(bytes(body[1 : 1 + _UUID_BYTES]))), number)
 
 
-def _tagged(body: memoryview) -> Gtid:
-    """A message of fields, each with its number before it."""
+def _tagged(body: memoryview) -> tuple[Gtid, int]:
+    """The GTID in a message of fields, each with its number before it; where the rest begins."""
     offset = 0
     for _ in ("version", "size", "last field that must be understood"):
         _, offset = _number(body, offset)
@@ -85,7 +120,7 @@ def _tagged(body: memoryview) -> Gtid:
     signed, offset = _field(body, offset, 2)  # the sign is the lowest bit
     size, offset = _field(body, offset, 3)
     tag = bytes(body[offset : offset + size]).decode("ascii")
-    return Gtid(Source(_uuid(bytes(server)), tag), signed >> 1)
+    return Gtid(Source(_uuid(bytes(server)), tag), signed >> 1), offset + size
 
 
 def _field(body: memoryview, offset: int, expected: int) -> tuple[int, int]:

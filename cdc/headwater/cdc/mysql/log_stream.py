@@ -6,6 +6,7 @@ The stream is handed on as it comes, cut after whole events. Sources: the pages
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from pymysql.err import MySQLError
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer, connected, explained, meaning
 from headwater.storage.errors import CorruptData, NotFound, Unavailable
 
-__all__ = ["FileStart", "GtidStart", "LogChunk", "LogStream"]
+__all__ = ["FileStart", "GtidStart", "LogChunk", "LogStream", "reader_id"]
 
 _BINLOG_DUMP, _BINLOG_DUMP_GTID = 0x12, 0x1E
 _DO_NOT_WAIT, _THROUGH_GTID = 0x01, 0x04
@@ -34,6 +35,8 @@ _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
 _PIECE_BYTES = 1 << 20
 _FIRST_OFFSET = 4
+# Other replicas of the server must not have the reader's number; theirs are small as a rule.
+_READER_IDS = (1 << 31, (1 << 32) - 1)
 # The server says that it is there when it has nothing else to say.
 _HEARTBEAT_SECONDS = 5
 _SILENT_SECONDS = 30
@@ -81,6 +84,12 @@ class LogChunk(NamedTuple):
 
     data: bytes | memoryview
     gap: int = 0
+
+
+def reader_id() -> int:
+    """A number for a reader among the server's replicas."""
+    low, high = _READER_IDS
+    return low + secrets.randbelow(high - low)
 
 
 class LogStream:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from headwater.cdc.mysql.gtid import Gtid, GtidSet, MariadbGtid, MariadbGtidList, Source
-from headwater.cdc.mysql.log_stream import GtidStart
+from headwater.cdc.mysql.file_positions import FilePosition
+from headwater.cdc.mysql.gtid import GtidSet, MariadbGtid, MariadbGtidList, Source
+from headwater.cdc.mysql.gtid_events import TransactionId
+from headwater.cdc.mysql.log_stream import FileStart, GtidStart
 from headwater.cdc.mysql.server import Flavour
 from headwater.storage.errors import CorruptData, Invalid
 
-__all__ = ["Position", "PositionTracker", "contains", "parse_position", "start_of", "union"]
+__all__ = [
+    "Position",
+    "PositionTracker",
+    "contains",
+    "parse_position",
+    "start_of",
+    "union",
+]
 
-Position = GtidSet | MariadbGtidList
+Position = GtidSet | MariadbGtidList | FilePosition
 """The transactions that were read: always whole ones."""
 
 
 def parse_position(flavour: Flavour, text: str) -> Position:
-    """Read a position as its server prints it; Invalid."""
+    """Read a position as a pipeline records it; Invalid."""
     if flavour is Flavour.MARIADB:
         return MariadbGtidList.from_text(text)
-    return GtidSet.from_text(text)
+    # No set of GTIDs has a slash, and each position in a file has.
+    return FilePosition.from_text(text) if "/" in text else GtidSet.from_text(text)
 
 
-def start_of(position: Position) -> GtidStart:
+def start_of(position: Position) -> FileStart | GtidStart:
     """Where a stream of the log begins that has what follows a position."""
+    if isinstance(position, FilePosition):
+        return FileStart(position.file, position.offset)
     encoded = position.to_bytes() if isinstance(position, GtidSet) else b""
     return GtidStart(str(position), encoded)
 
@@ -35,23 +47,27 @@ class PositionTracker:
 
     def __init__(self, start: Position) -> None:
         self._is_mariadb = isinstance(start, MariadbGtidList)
+        self._place = start if isinstance(start, FilePosition) else None
         # By domain, or by source: the intervals of transactions, of which the last one grows.
         self._domains: dict[int, MariadbGtid] = {}
         self._intervals: dict[Source, list[list[int]]] = {}
         if isinstance(start, MariadbGtidList):
             self._domains = {gtid.domain: gtid for gtid in start.gtids}
-        else:
+        elif isinstance(start, GtidSet):
             self._intervals = {
                 source: [list(interval) for interval in intervals]
                 for source, intervals in start.sources
             }
 
-    def add(self, gtid: Gtid | MariadbGtid) -> None:
+    def add(self, gtid: TransactionId) -> None:
         """Add a transaction that was read whole.
 
         Raises:
             CorruptData: The log has it twice.
         """
+        if isinstance(gtid, FilePosition):
+            self._place = gtid
+            return
         if isinstance(gtid, MariadbGtid):
             last = self._domains.get(gtid.domain)
             if last is not None and last.sequence >= gtid.sequence:
@@ -77,6 +93,8 @@ class PositionTracker:
 
     def position(self) -> Position:
         """What was read up to now."""
+        if self._place is not None:
+            return self._place
         if self._is_mariadb:
             ordered = sorted(self._domains)
             return MariadbGtidList(tuple(self._domains[domain] for domain in ordered))
@@ -89,6 +107,8 @@ class PositionTracker:
 
     def reaches(self, end: Position) -> bool:
         """Whether all transactions of a position were read."""
+        if isinstance(end, FilePosition):
+            return self._place is not None and self._place.contains(end)
         if isinstance(end, MariadbGtidList):
             return not any(self.lacks(gtid) for gtid in end.gtids)
         return all(
@@ -97,13 +117,20 @@ class PositionTracker:
             for first, last in intervals
         )
 
-    def lacks(self, gtid: Gtid | MariadbGtid) -> bool:
+    def lacks(self, gtid: TransactionId) -> bool:
         """Whether a transaction was not read."""
+        if isinstance(gtid, FilePosition):
+            return self._place is None or not self._place.contains(gtid)
         if isinstance(gtid, MariadbGtid):
             last = self._domains.get(gtid.domain)
             return last is None or last.sequence < gtid.sequence
         intervals = self._intervals.get(gtid.source, ())
         return not any(first <= gtid.number < end for first, end in intervals)
+
+    @property
+    def is_start(self) -> bool:
+        """Whether a server can send its log from the position on."""
+        return self._place is None or self._place.is_start
 
 
 def contains(one: Position, other: Position) -> bool:
@@ -111,6 +138,8 @@ def contains(one: Position, other: Position) -> bool:
     if isinstance(one, GtidSet) and isinstance(other, GtidSet):
         return one.contains(other)
     if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
+        return one.contains(other)
+    if isinstance(one, FilePosition) and isinstance(other, FilePosition):
         return one.contains(other)
     return False
 
@@ -127,4 +156,8 @@ def union(one: Position | None, other: Position) -> Position:
         return one.union(other)
     if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
         return one.union(other)
+    if isinstance(one, FilePosition) and isinstance(other, FilePosition):
+        order = one.compare(other)
+        if order is not None:
+            return other if order < 0 else one
     raise Invalid(f"positions '{one}' and '{other}' are of different servers; use one source")

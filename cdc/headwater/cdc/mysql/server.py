@@ -182,8 +182,6 @@ class MySQLServer:
 
     def _setting_findings(self) -> Iterator[Finding]:
         wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_metadata": "FULL"}
-        if self.flavour is Flavour.MYSQL:
-            wanted |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         settings = self.variables()
         for name, value in wanted.items():
             # MySQL 9 has no binlog_format any more: it is always ROW.
@@ -206,6 +204,9 @@ class MySQLServer:
         if self.flavour is Flavour.MYSQL:
             # Without the last, rows of transactions that are prepared at the start would be lost.
             privileges = ["REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN"]
+            if self.variables().get("gtid_mode") != "ON":
+                # To begin log files: without GTIDs, only that tells which transactions are seen.
+                privileges.append("RELOAD")
         for privilege in privileges:
             if privilege not in grants:
                 user = self.address.user

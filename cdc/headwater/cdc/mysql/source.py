@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from time import monotonic, sleep
 
 from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.file_log import FileLog
+from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.gtid import GtidSet
 from headwater.cdc.mysql.information_schema import check_definition
 from headwater.cdc.mysql.log_chunks import LogChunks
-from headwater.cdc.mysql.log_stream import LogStream
+from headwater.cdc.mysql.log_stream import LogStream, reader_id
 from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of, union
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
-from headwater.cdc.mysql.transactions import LogReader
+from headwater.cdc.mysql.transactions import LogReader, XaEnd
 from headwater.cdc.mysql.unlogged_changes import unlogged_changes
 from headwater.storage.errors import (
     Conflict,
@@ -26,13 +27,12 @@ from headwater.storage.errors import (
 
 __all__ = ["ConsistentRead", "MySQLSource"]
 
-# Other replicas of the server must not have the reader's number; theirs are small as a rule.
-_SERVER_IDS = (1 << 31, (1 << 32) - 1)
 _MAX_OFFSET = 1 << 32
 # With a pipeline's name of at most 48 characters, within the 64 that a lock's name may have.
 _LOCK_PREFIX = "headwater_cdc_"
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
+_SCAN_BYTES = 1 << 20
 _REMEDY = "read the tables again: headwater cdc resnapshot --all"
 
 
@@ -89,6 +89,11 @@ class MySQLSource:
         self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
         self.explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
+        # Where not all transactions have GTIDs, positions are offsets in files.
+        self._gtid_mode = settings.get("gtid_mode", "ON")
+        self._files: FileLog | None = None
+        if self._gtid_mode != "ON":
+            self._files = FileLog(address, checksums=self._checksums)
 
     def close(self) -> None:
         """End the connection."""
@@ -105,11 +110,55 @@ class MySQLSource:
 
     def position_on(self, server: MySQLServer) -> Position:
         """The same, asked on another connection."""
+        if self._files is not None:
+            return self._files.end(server)
         is_mariadb = self.flavour is Flavour.MARIADB
         ((text,),) = server.rows(
             "SELECT @@gtid_binlog_pos" if is_mariadb else "SELECT @@global.gtid_executed"
         )
         return parse_position(self.flavour, str(text))
+
+    def start(self) -> Position:
+        """A position to begin at.
+
+        Raises:
+            Unavailable: An XA transaction that ended in the log before it does not end.
+        """
+        position = self.position()
+        if self._files is None or not isinstance(position, FilePosition):
+            return position
+        if self.prepared_transactions():
+            # Perhaps one of them has its end in the log already.
+            before = self._files.file_before(self._server, position)
+            with closing(self.open_log(before, _SCAN_BYTES, lambda _: False)) as log:
+                self.await_ends(log.read_until(position).xa)
+        return position
+
+    def await_ends(self, phases: Sequence[XaEnd]) -> None:
+        """Wait until XA transactions that have ended in the log can be seen to have ended.
+
+        With GTIDs, consistent reads wait for them.
+
+        Args:
+            phases: Phases of XA transactions, in the log's order.
+
+        Raises:
+            Unavailable: One of them does not end.
+        """
+        if self._files is None:
+            return
+        # One that is prepared again had ended before.
+        last = {phase.xid: phase.committed for phase in phases}
+        ended = {xid for xid, committed in last.items() if committed is not None}
+        deadline = monotonic() + _VISIBLE_SECONDS
+        while waiting := ended.intersection(self.prepared_transactions() if ended else ()):
+            if monotonic() > deadline:
+                raise Unavailable(
+                    f"the source at {self.address} has ended XA transaction {min(waiting)} in its "
+                    f"log, and still lists it after {_VISIBLE_SECONDS} s; see XA RECOVER, and end "
+                    "one that was prepared again under the same name"
+                )
+            sleep(_RETRY_SECONDS)
 
     def prepared_transactions(self) -> tuple[str, ...]:
         """The XA transactions that are prepared, as the log writes them.
@@ -143,6 +192,10 @@ class MySQLSource:
             Conflict: It lacks transactions of the position.
             NotFound: Its log was purged.
         """
+        self._check_kind(position)
+        if self._files is not None and isinstance(position, FilePosition):
+            self._files.check_holds(self._server, position)
+            return
         present = self.position()
         if not contains(present, position):
             raise Conflict(
@@ -172,6 +225,17 @@ class MySQLSource:
                 f"the source at {self.address} does not log all changes: "
                 f"{'; '.join(map(str, findings))}; then {_REMEDY}"
             )
+
+    def _check_kind(self, position: Position) -> None:
+        """Raise Conflict unless the server numbers its transactions as a position does."""
+        if isinstance(position, FilePosition) == (self._files is not None):
+            return
+        numbers = "numbers" if self._files is None else "does not number"
+        raise Conflict(
+            f"the source at {self.address} {numbers} its transactions by GTIDs (gtid_mode="
+            f"{self._gtid_mode}), and the pipeline is at '{position}'; set gtid_mode as it was "
+            f"before, or {_REMEDY}"
+        )
 
     def log_bytes_after(self, file: str, offset: int) -> int | None:
         """How many bytes of the log follow an offset in one of its files; None if not known.
@@ -213,9 +277,9 @@ class MySQLSource:
             NotFound: The server does not have the log from there on.
             Unavailable: It cannot be reached.
         """
-        low, high = _SERVER_IDS
-        server_id = low + secrets.randbelow(high - low)
-        stream = LogStream(self.address, start_of(after), server_id=server_id, flavour=self.flavour)
+        stream = LogStream(
+            self.address, start_of(after), server_id=reader_id(), flavour=self.flavour
+        )
         chunks = LogChunks(stream, f"the log of {self.address}", memory_bytes)
         return LogReader(
             chunks,
@@ -245,8 +309,13 @@ class MySQLSource:
             server.rows("ROLLBACK")
 
     def _begin(self, server: MySQLServer, after: Position) -> Position | None:
+        self._check_kind(after)
         server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         deadline = monotonic() + _VISIBLE_SECONDS
+        if self._files is not None and isinstance(after, FilePosition):
+            self._files.show(server, after)
+            server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            return None
         if self.flavour is Flavour.MYSQL:
             ((timed_out,),) = server.rows(
                 "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", [str(after), _VISIBLE_SECONDS]

@@ -19,8 +19,14 @@ from headwater.cdc.ddl import (
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.compression import expand
 from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query, parse_rotation
-from headwater.cdc.mysql.gtid import Gtid, MariadbGtid
-from headwater.cdc.mysql.gtid_events import Beginning, is_gtid_event, parse_gtid_event
+from headwater.cdc.mysql.file_positions import FilePosition, LogFiles
+from headwater.cdc.mysql.gtid_events import (
+    Beginning,
+    TransactionId,
+    is_gtid_event,
+    parse_gtid_event,
+    transaction_length,
+)
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import Position, PositionTracker
@@ -169,7 +175,7 @@ class _Transaction:
     size = timestamp = 0
 
     def __init__(self, beginning: Beginning) -> None:
-        self.gtid: Gtid | MariadbGtid
+        self.gtid: TransactionId
         self.gtid, self.has_end, self.phase = beginning
         # Rows events, each after its table.
         self.rows: list[tuple[TableName, _MappedTable, Event]] = []
@@ -202,6 +208,10 @@ class LogReader:
         self._decoder = EventDecoder(chunks.source, checksums=checksums)
         self._mariadb, self._lower_case_names = mariadb, lower_case_names
         self._tracker = PositionTracker(start)
+        # Where the server does not number its transactions.
+        self._files: LogFiles | None = None
+        if isinstance(start, FilePosition):
+            self._files = LogFiles(chunks.source, start)
         self._position = start
         self._events: Iterator[Event] = iter(())
         self._open: _Transaction | None = None
@@ -260,8 +270,12 @@ class LogReader:
         """
         batch = self._new_batch()
         deadline = monotonic() + limits.seconds
-        while batch.size < limits.bytes and not batch.changes:
-            transaction = self._next(deadline, should_end)
+        while (batch.size < limits.bytes or not self._tracker.is_start) and not batch.changes:
+            if self._tracker.is_start:
+                transaction = self._next(deadline, should_end)
+            else:
+                # Another file follows a transaction that ends beyond what a start can be.
+                transaction = self._next(None, lambda: False)
             if transaction is None:
                 batch.ended = self._chunks.ended
                 break
@@ -384,25 +398,48 @@ class LogReader:
         if kind in _SILENT or not isinstance(kind, EventType):
             if kind is _T.ROTATE:
                 self._file = parse_rotation(event).file
-            return None
+            return None if self._files is None else self._read_between(event, self._files)
         if is_gtid_event(event):
             if transaction is not None:
                 raise CorruptData(
                     f"{self._chunks.source}: transaction {transaction.gtid} has no end; read the "
                     "log again"
                 )
-            self._open = _Transaction(parse_gtid_event(event))
+            self._open = self._begun(event)
             return None
         if transaction is None:
-            raise Unsupported(
-                f"{self._chunks.source} has an event {kind.name} without a GTID; set gtid_mode=ON "
-                "at the source, and read the tables again: headwater cdc resnapshot"
+            raise CorruptData(
+                f"{self._chunks.source} has an event {kind.name} outside of a transaction; read "
+                "the log again"
             )
         if kind is _QUERY:
             return self._read_query(transaction, event)
         return self._read_other(transaction, event, kind)
 
+    def _begun(self, event: Event) -> _Transaction:
+        if self._files is not None:
+            end = self._files.end_of(event, transaction_length(event))
+            return _Transaction(Beginning(end))
+        if event.type is _T.ANONYMOUS_GTID:
+            raise Unsupported(
+                f"{self._chunks.source} has a transaction without a GTID; set gtid_mode=ON at the "
+                "source, and read the tables again: headwater cdc resnapshot --all"
+            )
+        return _Transaction(parse_gtid_event(event))
+
+    @staticmethod
+    def _read_between(event: Event, files: LogFiles) -> _Transaction | None:
+        """An empty transaction where a file begins: the position moves on to it."""
+        place = files.between(event)
+        if place is None:
+            return None
+        transaction = _Transaction(Beginning(place))
+        transaction.timestamp = event.timestamp
+        return transaction
+
     def _end(self, transaction: _Transaction) -> _Transaction:
+        if self._files is not None and isinstance(transaction.gtid, FilePosition):
+            self._files.ended(transaction.gtid, self._offset)
         self._open = None
         self._maps.clear()
         return transaction
@@ -446,7 +483,9 @@ class LogReader:
                 transaction.rereads[table.name] = "a session wrote partial updates of JSON"
             return None
         if kind is _T.XA_PREPARE:
-            self._prepare(transaction)
+            # MySQL writes it for a commit of one phase, too, which its first byte says.
+            if not event.body[0]:
+                self._prepare(transaction)
             return self._end(transaction)
         if kind is _T.EXECUTE_LOAD_QUERY:
             transaction.rereads[None] = "a session with binlog_format=STATEMENT loaded a file"

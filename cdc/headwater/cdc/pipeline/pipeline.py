@@ -78,10 +78,11 @@ class Pipeline:
             try:
                 with closing(MySQLSource(self._address)) as source:
                     source.lock(self.settings.name, self.settings.lock_seconds)
+                    session = _Session(self, self._lake, source, self._stop)
                     if once and goal is None:
                         goal = source.position()
                     self.progress.waits(None)
-                    return _Session(self, self._lake, source, goal, self._stop).run()
+                    return session.run(goal)
             except Unavailable as error:
                 if monotonic() - begun > 2 * _MAX_WAIT:
                     wait = _FIRST_WAIT
@@ -101,11 +102,11 @@ class _Session:
         pipeline: Pipeline,
         lake: Lake,
         source: MySQLSource,
-        goal: Position | None,
         stop: Event,
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
-        self._source, self._goal, self._stop = source, goal, stop
+        self._source, self._stop = source, stop
+        self._goal: Position | None = None
         self._check_start(lake)
         self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
         self._targets = Targets(lake, self._settings)
@@ -117,7 +118,9 @@ class _Session:
         self._recorded = monotonic()
         self._obeyed_requests: tuple[str, ...] = ()
 
-    def run(self) -> bool:
+    def run(self, goal: Position | None) -> bool:
+        """Follow the source to a position, or until it is stopped."""
+        self._goal = goal
         plan = self._state.plan() or self._first_plan()
         self._state.save_settings(self._settings.stored())
         requests = self._state.requests()
@@ -169,7 +172,7 @@ class _Session:
 
     def _first_plan(self) -> BatchPlan:
         """Batch 0 has nothing: it tells where the log is read from."""
-        return self._state.record(BatchPlan(0, None, str(self._source.position())))
+        return self._state.record(BatchPlan(0, None, str(self._source.start())))
 
     def _restarted(self, plan: BatchPlan, requests: Mapping[str, str]) -> BatchPlan:
         """Go on where the source is now, and read all tables again: the log between may be lost."""
@@ -180,7 +183,7 @@ class _Session:
         }
         states = self._asked_again(_by_name(plan), {**every, **requests})
         tables = _escaped(states)
-        position = str(self._source.position())
+        position = str(self._source.start())
         # Two, as the log of the last one is read again.
         for start in (plan.end, position):
             plan = self._state.record(
@@ -285,6 +288,8 @@ class _Session:
     ) -> States:
         """Commit a planned batch; the tables' states after it."""
         outcome = commit.commit(batch)
+        # Tables that they changed are read again with later batches.
+        self._source.await_ends(batch.xa)
         for name, rows in outcome.rows.items():
             self._progress.wrote(name, rows)
         position = str(batch.end)
