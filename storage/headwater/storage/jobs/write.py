@@ -184,7 +184,7 @@ class WritePlan:
             executor: Runs the compaction.
             identifier: The commit user's number of this commit.
             properties: Free properties of the snapshot.
-            allow_empty: Whether to make a snapshot of added rows when there are none.
+            allow_empty: Whether to make a snapshot when there is nothing to write or to replace.
 
         Returns:
             The snapshot with the rows; None when there was nothing to write or to replace.
@@ -201,7 +201,12 @@ class WritePlan:
             return committed(), due
 
         def committed() -> Snapshot | None:
-            if self.replaced is None:
+            partitions = None
+            if self.replaced is not None:
+                partitions = self.replaced.partitions(self.storage, messages)
+                if partitions is None and not allow_empty:
+                    return None
+            if partitions is None:
                 return commit.commit(
                     messages,
                     identifier=identifier,
@@ -209,9 +214,6 @@ class WritePlan:
                     allow_empty=allow_empty,
                     unchanged_since=self.unchanged_since,
                 )
-            partitions = self.replaced.partitions(self.storage, messages)
-            if partitions is None:
-                return None
             return commit.overwrite(
                 messages,
                 partitions,
