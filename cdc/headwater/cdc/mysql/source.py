@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,13 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.gtid import GtidSet
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_stream import LogStream
-from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of
+from headwater.cdc.mysql.positions import (
+    Position,
+    contains,
+    parse_position,
+    start_of,
+    union,
+)
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.transactions import LogReader
 from headwater.storage.errors import (
@@ -31,6 +38,8 @@ _MAX_OFFSET = 1 << 32
 _LOCK_PREFIX = "headwater_cdc_"
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
+# The threads that own GTIDs, in a set of owned ones.
+_OWNER = re.compile(r"#\d+")
 _REMEDY = "read the tables again: headwater cdc resnapshot --all"
 
 
@@ -48,6 +57,13 @@ class ConsistentRead:
     def settled(self) -> Position:
         """A position that has all that the transaction sees."""
         return self.exact or self._source.position_on(self.server)
+
+    def logged(self) -> Position:
+        """A position that has all that the transaction sees, also what MySQL commits just now.
+
+        It may have transactions that the log does not have yet.
+        """
+        return self.exact or self._source.logged_position(self.server)
 
 
 def _xid(name: object, global_bytes: int, number: str) -> str:
@@ -97,6 +113,16 @@ class MySQLSource:
             "SELECT @@gtid_binlog_pos" if is_mariadb else "SELECT @@global.gtid_executed"
         )
         return parse_position(self.flavour, str(text))
+
+    def logged_position(self, server: MySQLServer) -> Position:
+        """The position of MySQL with the transactions that are being committed.
+
+        Others can see their rows before `gtid_executed` has them. Until then they are owned.
+        """
+        # In this order: what ends between both is among the executed ones.
+        ((owned,),) = server.rows("SELECT @@global.gtid_owned")
+        being_committed = parse_position(self.flavour, _OWNER.sub("", str(owned)))
+        return union(being_committed, self.position_on(server))
 
     def prepared_transactions(self) -> tuple[str, ...]:
         """The XA transactions that are prepared, as the log writes them.
@@ -215,8 +241,8 @@ class MySQLSource:
         """
         with MySQLServer(self.address) as server:
             exact = self._begin(server, after)
+            # It ends with its connection, whether all of a result is read or not.
             yield ConsistentRead(self, server, exact)
-            server.rows("ROLLBACK")
 
     def _begin(self, server: MySQLServer, after: Position) -> Position | None:
         server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

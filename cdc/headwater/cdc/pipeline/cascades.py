@@ -60,6 +60,11 @@ class Cascades:
         self._is_needed = not logs_cascades(source.server)
         self._actions: Sequence[ForeignKeyAction] | None = None
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the source changes rows by foreign keys without an event."""
+        return self._is_needed
+
     def forget(self) -> None:
         """Read the foreign keys again: a statement may have changed them."""
         self._actions = None
@@ -224,6 +229,9 @@ class _Search:
             return
         table = self._cascades.lake_table(child, self._states)
         key = list(table.primary_key)
+        if not key:
+            self.read_again(action.parent, f"rows of {action.parent} changed those of {child}")
+            return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
             [*key, *action.columns, *(name for other in further for name in other.parent_columns)]

@@ -11,8 +11,9 @@ from headwater.cdc.mysql.text_values import quoted
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.appended_rows import check_kind_column
 from headwater.client.lake import Lake
-from headwater.storage.errors import Forbidden, Invalid, NotFound
+from headwater.storage.errors import Forbidden, Invalid, NotFound, Unsupported
 
 __all__ = ["start_findings"]
 
@@ -28,7 +29,7 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
     Raises:
         Forbidden, Unavailable: The source or the lake cannot be asked.
     """
-    tables = read_tables(server, mapping=settings.type_mapping)
+    tables = read_tables(server, mapping=settings.type_mapping, without_key=settings.appends)
     names = {table.name for table in tables.followed}
     names |= {finding.table for finding in tables.findings if finding.table is not None}
     selection = settings.selection()
@@ -45,10 +46,22 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
                 )
             )
     findings += (finding for finding in tables.findings if finding.table in chosen)
+    findings += _kind_columns(followed)
     findings += _privileges(server, followed)
     findings += _clashes(chosen, settings.target)
     findings += _target(lake, settings.target) or _existing(lake, settings, followed)
     return findings
+
+
+def _kind_columns(tables: Sequence[SourceTable]) -> Iterator[Finding]:
+    """Tables that have a column of the name that the lake needs."""
+    for table in tables:
+        try:
+            check_kind_column(table)
+        except Unsupported as error:
+            subject, _, problem = error.message.partition(" has ")
+            problem, _, remedy = problem.partition("; ")
+            yield Finding(subject, f"it has {problem}", remedy, table.name)
 
 
 def _privileges(server: MySQLServer, tables: Sequence[SourceTable]) -> Iterator[Finding]:

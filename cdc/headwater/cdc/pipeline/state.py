@@ -120,13 +120,13 @@ class TableState:
         target: The table of the lake, ``database.table``.
         phase: What the pipeline does with it.
         position: The source position that the phase began at; None for the pipeline's first.
-        reason: Why the table is quarantined, or read again.
+        reason: Why the table is quarantined, or read again; or why its snapshot is not read yet.
         columns, key, comment: The source's table, as it is when the batch begins.
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
 
     Raises:
-        Invalid: A quarantined table has no reason, or another one has.
+        Invalid: A quarantined table has no reason, or one that streams has one.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -143,7 +143,7 @@ class TableState:
 
     def __post_init__(self) -> None:
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
-        if has_reason != bool(self.reason):
+        if has_reason != bool(self.reason) and self.phase is not TablePhase.SNAPSHOT:
             raise Invalid(
                 f"table {self.target} is in phase {self.phase} with the reason {self.reason!r}; a "
                 "table that is quarantined or read again needs a reason, and no other table has one"
@@ -161,6 +161,19 @@ class TableState:
             TablePhase.QUARANTINED,
             TablePhase.GONE,
         )
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether it has no key, so that its rows are appended."""
+        return bool(self.columns) and not self.key
+
+    @property
+    def awaits_snapshot(self) -> bool:
+        """Whether all of its rows are to be read at one position, and the log's rows do not count.
+
+        The snapshot is of the batch whose plan has it (`Reading.until`), or not yet begun.
+        """
+        return self.is_followed and self.is_appended and self.reading is not None
 
     def source_table(self, name: TableName) -> SourceTable:
         """The source's table when the batch begins."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.sink.appended_rows import APPENDED_KIND, check_kind_column, kind_field
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.table_schema import Schema, TableSchema
@@ -44,13 +45,19 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
     Args:
         source: The table that it follows.
         options: Table options.
+
+    Raises:
+        Unsupported: The source's table has no key, and a column named as that of row kinds.
     """
-    fields = tuple(
+    check_kind_column(source)
+    # The first one: columns that the source gets later are behind the others.
+    kinds = () if source.primary_key else (kind_field(),)
+    fields = [
         DataField(number, column.name, column.type, column.comment or None)
-        for number, column in enumerate(source.columns)
-    )
+        for number, column in enumerate(source.columns, len(kinds))
+    ]
     return Schema(
-        fields,
+        (*kinds, *fields),
         primary_keys=tuple(source.primary_key),
         options=dict(options or {}),
         comment=source.comment or None,
@@ -80,6 +87,8 @@ def check_existing(lake: Lake, target: str, source: SourceTable) -> None:
 def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
     existing = {field.name: str(field.type) for field in schema.fields}
     wanted = {column.name: str(column.type) for column in source.columns}
+    if not source.primary_key:
+        wanted[APPENDED_KIND] = str(kind_field().type)
     differences = [f"column '{name}' is missing" for name in wanted if name not in existing]
     differences += [f"column '{name}' is not the source's" for name in existing.keys() - wanted]
     for name, type_ in wanted.items():
