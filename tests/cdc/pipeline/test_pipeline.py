@@ -32,6 +32,18 @@ def test_rows_and_changes_arrive(origin: Origin, follower: Follower) -> None:
     assert int(snapshot.properties["cdc.source-time"]) > 0
 
 
+def test_sets_are_arrays(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, s SET('a', 'b', 'c'), n SET('x') NOT NULL)",
+        "INSERT INTO t VALUES (1, 'a,c', ''), (2, NULL, 'x'), (3, '', 'x')",
+    )
+    follower.once()
+    origin.run("UPDATE t SET s = 'b' WHERE id = 2", "INSERT INTO t VALUES (4, 'a,b,c', 'x')")
+    follower.once()
+    follower.check("t")
+    assert [row["s"] for row in follower.rows("t")] == [["a", "c"], ["b"], [], ["a", "b", "c"]]
+
+
 def test_nothing_new_makes_no_batch(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50)")
     first = follower.once().batch

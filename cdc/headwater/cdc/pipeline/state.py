@@ -7,6 +7,7 @@ returns the one that counts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,7 +21,7 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
-from headwater.storage.types.data_type import parse_type
+from headwater.storage.types.data_type import DataType, parse_type, type_json
 
 __all__ = [
     "STATE_TABLE",
@@ -73,7 +74,11 @@ class TablePhase(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnState:
-    """A column of the source, see `SourceColumn`; its type in the lake as SQL writes it."""
+    """A column of the source, see `SourceColumn`.
+
+    Attributes:
+        type: Its type in the lake as SQL writes it; that of an array as JSON.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -181,7 +186,7 @@ class TableState:
             SourceColumn(
                 column.name,
                 column.source_type,
-                parse_type(column.type),
+                _parsed_type(column.type),
                 comment=column.comment,
                 is_generated=column.is_generated,
                 collation=column.collation,
@@ -196,7 +201,7 @@ class TableState:
             ColumnState(
                 column.name,
                 column.source_type,
-                str(column.type),
+                _type_text(column.type),
                 column.comment,
                 column.is_generated,
                 column.collation,
@@ -478,6 +483,15 @@ class PipelineState:
 
     def _subject(self, item: str) -> str:
         return f"table {self._table.name}: cannot read item {item!r} of pipeline {self._pipeline!r}"
+
+
+def _type_text(type_: DataType) -> str:
+    document = type_json(type_)
+    return document if isinstance(document, str) else json.dumps(document)
+
+
+def _parsed_type(text: str) -> DataType:
+    return parse_type(json.loads(text) if text.startswith("{") else text)
 
 
 def _json(of: TypeAdapter[T], value: T) -> str:
