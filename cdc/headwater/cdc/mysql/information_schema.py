@@ -13,7 +13,7 @@ from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.text_values import quoted
 from headwater.storage.errors import Conflict, Unsupported
 
-__all__ = ["Tables", "check_definition", "read_tables"]
+__all__ = ["Tables", "check_definition", "keep_definition", "read_tables"]
 
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
@@ -122,14 +122,21 @@ def check_definition(server: MySQLServer, table: SourceTable) -> None:
         Conflict: They are others.
     """
     name = table.name
-    # From here on changes of the table wait for the end of this transaction.
-    qualified = f"{quoted(name.database)}.{quoted(name.table)}"
-    server.rows(f"SELECT 1 FROM {qualified} LIMIT 0")
+    keep_definition(server, name)
     now = read_tables(server, {name}, without_key=not table.primary_key).followed
     known = [(column.name, column.source_type) for column in table.columns]
     actual = [(column.name, column.source_type) for column in now[0].columns] if now else []
     if actual != known or tuple(now[0].primary_key) != tuple(table.primary_key):
         raise Conflict(f"table {name} of the source has other columns meanwhile; read it again")
+
+
+def keep_definition(server: MySQLServer, name: TableName) -> None:
+    """Let statements about a table wait for the end of the transaction.
+
+    Raises:
+        Conflict: The table is not there, or was changed after the transaction began to see.
+    """
+    server.rows(f"SELECT 1 FROM {quoted(name.database)}.{quoted(name.table)} LIMIT 0")
 
 
 def _by_table(rows: Sequence[tuple[object, ...]]) -> Mapping[TableName, list[tuple[object, ...]]]:

@@ -240,9 +240,12 @@ class MySQLSource:
             Unavailable: The server does not reach it, or cannot be reached.
         """
         with MySQLServer(self.address) as server:
-            exact = self._begin(server, after)
             # It ends with its connection, whether all of a result is read or not.
-            yield ConsistentRead(self, server, exact)
+            yield self.begin_read(server, after)
+
+    def begin_read(self, server: MySQLServer, after: Position) -> ConsistentRead:
+        """Begin a transaction as `consistent_read`, in place of one that the connection has."""
+        return ConsistentRead(self, server, self._begin(server, after))
 
     def _begin(self, server: MySQLServer, after: Position) -> Position | None:
         server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.information_schema import check_definition
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.information_schema import check_definition, keep_definition
+from headwater.cdc.mysql.positions import Position
+from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch, LogReader
 from headwater.storage.errors import Conflict
@@ -23,6 +25,8 @@ __all__ = ["exact_read"]
 _REACH_SECONDS = 5.0
 # All tables of the pipeline wait for a statement that changes this one.
 _LOCK_SECONDS = 1
+# Between two changes of a busy table there may be a millisecond.
+_ATTEMPTS = 10
 
 
 @contextmanager
@@ -38,18 +42,50 @@ def exact_read(
         table: The table; statements about it wait until this has ended.
 
     Raises:
-        Conflict: The table has other columns, or changed meanwhile: try again.
+        Conflict: The table has other columns, or changes all the time: try again later.
         Unavailable: The source cannot be reached.
     """
-    with source.consistent_read(reader.position) as read:
-        read.server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
-        # What is defined from here on waits; what was defined before is in the log.
-        check_definition(read.server, table)
-        changed = reader.read_on(batch, read.logged(), _REACH_SECONDS)
-        if changed is None:
-            raise Conflict(f"the log after the rows of {table.name} has not come yet")
-        if read.exact is None and changed & {table.name, None}:
-            raise Conflict(f"table {table.name} changed while its rows began to be read")
-        if batch.changes or any(table.name in end.tables for end in batch.xa):
-            raise Conflict(f"table {table.name} has a statement or an XA transaction before it")
+    with MySQLServer(source.address) as server:
+        server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+        for _ in range(_ATTEMPTS):
+            read = _read_between_changes(source, server, reader, batch, table.name)
+            if read is not None:
+                break
+        else:
+            raise Conflict(
+                f"table {table.name} changes too often to be read at one position; it is read when "
+                "it changes less"
+            )
+        # No statement about the table came since the transaction began.
+        check_definition(server, table)
         yield read
+
+
+def _read_between_changes(
+    source: MySQLSource,
+    server: MySQLServer,
+    reader: LogReader,
+    batch: LogBatch,
+    name: TableName,
+) -> ConsistentRead | None:
+    """See a table exactly as it is at the end of a batch; None if it changed meanwhile."""
+    _read_on(reader, batch, source.position(), name)
+    read = source.begin_read(server, reader.position)
+    # What is defined from here on waits; what was defined before is in the log.
+    keep_definition(server, name)
+    changed = _read_on(reader, batch, read.logged(), name)
+    return None if read.exact is None and changed & {name, None} else read
+
+
+def _read_on(
+    reader: LogReader, batch: LogBatch, end: Position, name: TableName
+) -> frozenset[TableName | None]:
+    changed = reader.read_on(batch, end, _REACH_SECONDS)
+    if changed is None:
+        raise Conflict(
+            f"the log of the source that is before the rows of {name} has not come yet, or has a "
+            "statement; the table is read after it"
+        )
+    if any(name in end.tables for end in batch.xa):
+        raise Conflict(f"table {name} is changed by an XA transaction that is prepared")
+    return changed

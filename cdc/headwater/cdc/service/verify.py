@@ -112,7 +112,7 @@ class _Verification:
 
     def verdict(self) -> TableVerdict:
         """Compare the table, and again the keys that differ."""
-        problem, keys = "", pa.table({})
+        problem, keys = "", pa.table({"difference": pa.array([], pa.string())})
         is_compared = False
         for _ in range(_ATTEMPTS):
             try:
