@@ -86,9 +86,9 @@ def test_tables_without_a_key_are_checked_followed_and_compared(
 ) -> None:
     store.run("CREATE TABLE log (a INT, b VARCHAR(9))", "INSERT INTO log VALUES (1, 'x'), (1, 'x')")
     check = ["cdc", "check", *arguments[2:4], *arguments[4:10]]
-    found = headwater(*check)
-    assert found.returncode == 1
-    assert "follow it with --tables-without-key append" in found.stdout
+    rejected = headwater(*check)
+    assert rejected.returncode == 1
+    assert "follow it with --tables-without-key append" in rejected.stdout
     option = ["--tables-without-key", "append"]
     assert headwater(*check, *option).stdout.splitlines() == ["subject\tproblem\tremedy"]
     assert headwater(*arguments, *option, "--once").returncode == 0

@@ -52,14 +52,14 @@ def test_rows_that_occur_more_often_are_reported(
             part = slice(begin, begin + 4)
             comparison.add_lake(batch(lake[part]), weights(*signs[part]))
         result = comparison.differences()
-        found = {
+        reported = {
             (row["n"], row["s"]): row["difference"]
             for part in result.batches()
             for row in part.to_pylist()
         }
-    assert found == {row: FEWER if count > 0 else MORE for row, count in expected.items() if count}
+    assert reported == {row: FEWER if count > 0 else MORE for row, count in expected.items() if count}
     assert (result.source_rows, result.lake_rows) == (len(source), sum(signs))
-    assert result.counts == dict(Counter(map(RowDifference, found.values())))
+    assert result.counts == dict(Counter(map(RowDifference, reported.values())))
 
 
 @given(row=st.tuples(*(st.none() | strategy for _, strategy in VALUES.values())))
