@@ -110,8 +110,7 @@ class RangeFeed:
         self._aborted.set()
         for thread in self._threads:
             thread.join()
-        # Its transaction keeps others from changing the table.
-        self._ranges.close()
+        self._end_ranges()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, until the feed has ended.
@@ -138,13 +137,19 @@ class RangeFeed:
         """How far it came; waits for its threads, whose rows somebody must take."""
         for thread in self._threads:
             thread.join()
-        self._ranges.close()
+        self._end_ranges()
         until = self._until
         if self._failed is not None:
             until = self._failed[1]
         elif self._reached_end:
             until = ()
         return FeedResult(until, self._settled, self._rows)
+
+    def _end_ranges(self) -> None:
+        """End the transaction by which ranges are found, which keeps others from altering it."""
+        # The part's thread may abort the feed while another one asks for its result.
+        with self._lock:
+            self._ranges.close()
 
     # Threads ----------------------------------------------------------------------------------
 
