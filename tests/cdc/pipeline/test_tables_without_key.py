@@ -74,6 +74,22 @@ def test_rows_and_changes_are_appended(origin: Origin, appending: Follower) -> N
     assert schema.options["headwater.cdc.pipeline"] == "shop"
 
 
+def test_beside_tables_with_a_key(origin: Origin, appending: Follower) -> None:
+    appending.change(table_options={"bucket": "2", "target-file-size": "64 mb"})
+    origin.run(TABLE, ROWS, "CREATE TABLE keyed (id INT PRIMARY KEY)")
+    origin.run("INSERT INTO keyed VALUES (1), (2)")
+    appending.once()
+    origin.run("BEGIN", "INSERT INTO keyed VALUES (3)", "DELETE FROM t WHERE a = 2", "COMMIT")
+    appending.once()
+    appending.check("t", "keyed")
+    buckets = {
+        name: appending.lake.table(f"lake.{name}").schema.table_options.bucket
+        for name in ("t", "keyed")
+    }
+    assert buckets == {"t": -1, "keyed": 2}
+    assert appending.lake.table("lake.t").schema.options["target-file-size"] == "64 mb"
+
+
 def test_values_of_all_types(origin: Origin, appending: Follower) -> None:
     origin.run(ALL_TYPES, f"INSERT INTO t VALUES {VALUES[0]}, {VALUES[1]}, {VALUES[0]}")
     appending.once()

@@ -57,7 +57,9 @@ def test_rows_that_occur_more_often_are_reported(
             for part in result.batches()
             for row in part.to_pylist()
         }
-    assert reported == {row: FEWER if count > 0 else MORE for row, count in expected.items() if count}
+    assert reported == {
+        row: FEWER if count > 0 else MORE for row, count in expected.items() if count
+    }
     assert (result.source_rows, result.lake_rows) == (len(source), sum(signs))
     assert result.counts == dict(Counter(map(RowDifference, reported.values())))
 

@@ -50,6 +50,10 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
         Unsupported: The source's table has no key, and a column named as that of row kinds.
     """
     check_kind_column(source)
+    options = dict(options or {})
+    if not source.primary_key and "bucket-key" not in options:
+        # The number of buckets is meant for tables whose key tells the bucket.
+        options.pop("bucket", None)
     # The first one: columns that the source gets later are behind the others.
     kinds = () if source.primary_key else (kind_field(),)
     fields = [
@@ -59,7 +63,7 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
     return Schema(
         (*kinds, *fields),
         primary_keys=tuple(source.primary_key),
-        options=dict(options or {}),
+        options=options,
         comment=source.comment or None,
     )
 
