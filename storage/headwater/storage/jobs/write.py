@@ -201,25 +201,24 @@ class WritePlan:
             return committed(), due
 
         def committed() -> Snapshot | None:
-            partitions = None
-            if self.replaced is not None:
-                partitions = self.replaced.partitions(self.storage, messages)
-                if partitions is None and not allow_empty:
-                    return None
-            if partitions is None:
-                return commit.commit(
+            replaced, since = self.replaced, self.unchanged_since
+            partitions = None if replaced is None else replaced.partitions(self.storage, messages)
+            if partitions is not None:
+                return commit.overwrite(
                     messages,
+                    partitions,
                     identifier=identifier,
                     properties=properties,
-                    allow_empty=allow_empty,
-                    unchanged_since=self.unchanged_since,
+                    unchanged_since=since,
                 )
-            return commit.overwrite(
+            if replaced is not None and not allow_empty:
+                return None
+            return commit.commit(
                 messages,
-                partitions,
                 identifier=identifier,
                 properties=properties,
-                unchanged_since=self.unchanged_since,
+                allow_empty=allow_empty,
+                unchanged_since=since,
             )
 
         written, is_due = commit_or_delete(commit, messages, work)
