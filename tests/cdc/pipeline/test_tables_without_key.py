@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pymysql
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.start_check import start_findings
-from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.errors import Invalid
 
 TABLE = "CREATE TABLE t (a INT, b VARCHAR(20))"
@@ -198,8 +203,6 @@ def test_xa_transactions(origin: Origin, appending: Follower) -> None:
 
 
 def _follow_for(follower: Follower, seconds: float) -> None:
-    from headwater.cdc.service.running import RunningPipeline
-
     with RunningPipeline(follower.pipeline(), once=True) as running:
         running.wait(seconds)
 
@@ -223,8 +226,6 @@ def test_a_key_that_comes_or_goes(origin: Origin, appending: Follower, statement
 
 
 def resnapshot(follower: Follower, origin: Origin, table: str, value: str = "") -> None:
-    from headwater.cdc.pipeline.state import PipelineState
-
     state = PipelineState.open(follower.lake, "lake", "shop")
     state.request(f"resnapshot:{origin.table(table).escaped}", value)
 
@@ -239,6 +240,26 @@ def test_reading_again_replaces_the_rows(origin: Origin, appending: Follower) ->
     appending.once()
     appending.check("t")
     assert {row[0] for row in kinds(appending)} == {"+I"}
+
+
+def test_a_user_with_the_privileges_of_the_tutorial(
+    origin: Origin, appending: Follower, source: SourceServer
+) -> None:
+    origin.run(TABLE, ROWS)
+    is_mysql = origin.server.flavour == "mysql"
+    status = "REPLICATION CLIENT, XA_RECOVER_ADMIN" if is_mysql else "BINLOG MONITOR"
+    # Nobody else may grant.
+    socket = str(source.folder / "socket")
+    with pymysql.connect(unix_socket=socket, user="root").cursor() as administrator:
+        administrator.execute("CREATE USER reader IDENTIFIED BY 'secret'")
+        administrator.execute(f"GRANT REPLICATION SLAVE, {status} ON *.* TO reader")
+        administrator.execute(f"GRANT SELECT ON `{origin.database}`.* TO reader")
+        origin.address = replace(origin.address, user="reader", password="secret")
+        appending.once()
+        origin.run("INSERT INTO t VALUES (2, 'y')")
+        appending.once()
+        appending.check("t")
+        administrator.execute("DROP USER reader")
 
 
 def test_verify_counts_equal_rows(origin: Origin, appending: Follower) -> None:
