@@ -153,6 +153,37 @@ def test_a_commit_without_rows_is_known_to_be_done(table: Table) -> None:
     assert rows(table) == expected(2)
 
 
+def overwrite(table: Table, number: int, **more: object) -> Snapshot | None:
+    return table.overwrite(batch(number), commit_user=USER, commit_identifier=number, **more)  # type: ignore[arg-type]
+
+
+def test_a_repeated_overwrite_replaces_rows_once(table: Table, lake: Lake) -> None:
+    assert write(table, 0) is not None
+    made = overwrite(table, 1, dynamic=False, properties=lambda: {"cdc.position": "1"})
+    assert made is not None
+    assert (made.commit_kind, made.commit_identifier) == (CommitKind.OVERWRITE, 1)
+    assert made.properties == {"cdc.position": "1"}
+    assert write(table, 2) is not None
+    before = data_files(table)
+    # A process that was late repeats it, and what came after it stays.
+    assert overwrite(lake.table("sales.t"), 1, dynamic=False) is None
+    assert write(table, 1) is None
+    assert data_files(table) == before
+    assert rows(table) == expected(1, 2)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_overwrite_without_rows_is_known_to_be_done(table: Table, dynamic: bool) -> None:
+    assert write(table, 0) is not None
+    none = pa.RecordBatchReader.from_batches(SCHEMA, [])
+    made = table.overwrite(none, dynamic=dynamic, commit_user=USER, commit_identifier=1)
+    assert made is not None
+    assert table.last_committed(USER) == 1
+    assert write(table, 1) is None
+    is_kept = dynamic and bool(table.schema.partition_keys)
+    assert rows(table) == (expected(0) if is_kept else [])
+
+
 def test_a_stream_is_written_once_and_not_read_again(table: Table) -> None:
     small = table.with_options({"write-buffer-size": "4 kb"})
     batches = [

@@ -27,6 +27,7 @@ class FollowOptions(TypedDict, total=False):
     bad_dates: str
     on_drop: str
     narrowing: str
+    tables_without_key: str
     table_options: Mapping[str, str]
     batch_seconds: float
     batch_bytes: int

@@ -210,7 +210,7 @@ def test_rows_are_found_by_the_index_and_others_are_missing(
     [
         ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", ["A", "a ", "á", "Á "]),
         ("VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", ["A", "a ", "😀"]),
-        ("CHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci", ["A", "a ", "á", "?", "😀"]),
+        ("CHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci", ["A", "á", "?", "😀"]),
         ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german2_ci", ["A ", "😀", "你"]),
         ("VARCHAR(20) CHARACTER SET utf16", ["A", "a\t", "", "😀"]),
         ("VARBINARY(20)", [b"A", b"a ", b"a\0", b""]),
@@ -232,6 +232,9 @@ def test_keys_that_only_a_collation_has_equal_are_others(
     source.run(f"INSERT INTO {name} VALUES (1, 'a', 1), (2, '{other}', 1)")
     table = described(source, address)
     present = b"a" if isinstance(requested[0], bytes) else "a"
+    if type_.startswith("CHAR"):
+        # As the lake has it.
+        present, requested = "a".ljust(20), [value.ljust(20) for value in requested]
     others = {"b": [1] * len(requested)} if "b" in columns else {}
     keys = keys_of(table, a=requested, **others)
     assert rows_of(connection, address, table, keys) == []

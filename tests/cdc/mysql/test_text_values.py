@@ -64,7 +64,7 @@ TYPES: list[tuple[str, list[tuple[str, Any]]]] = [
     ("DECIMAL(65,30)", [("1.5", "1.500000000000000000000000000000")]),
     ("BIT(1)", [("b'1'", True), ("b'0'", False)]),
     ("BIT(9)", [("b'100000001'", b"\x01\x01")]),
-    ("CHAR(3)", [("'ab'", "ab")]),
+    ("CHAR(3)", [("'ab'", "ab ")]),
     ("VARCHAR(300) CHARACTER SET latin1", [("'ä'", "ä"), ("REPEAT('ü', 300)", "ü" * 300)]),
     ("LONGTEXT CHARACTER SET utf8mb4", [("REPEAT('😀', 70000)", "😀" * 70000), ("''", "")]),
     ("ENUM('a','it''s')", [("'it''s'", "it's")]),

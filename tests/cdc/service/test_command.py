@@ -81,6 +81,29 @@ def rows(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+def test_tables_without_a_key_are_checked_followed_and_compared(
+    headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
+) -> None:
+    store.run("CREATE TABLE log (a INT, b VARCHAR(9))", "INSERT INTO log VALUES (1, 'x'), (1, 'x')")
+    check = ["cdc", "check", *arguments[2:4], *arguments[4:10]]
+    rejected = headwater(*check)
+    assert rejected.returncode == 1
+    assert "follow it with --tables-without-key append" in rejected.stdout
+    option = ["--tables-without-key", "append"]
+    assert headwater(*check, *option).stdout.splitlines() == ["subject\tproblem\tremedy"]
+    assert headwater(*arguments, *option, "--once").returncode == 0
+    store.run("DELETE FROM log LIMIT 1")
+    assert headwater(*arguments, *option, "--once").returncode == 0
+    verify = ["cdc", "verify", "--catalog", str(place)]
+    equal = headwater(*verify)
+    assert f"{store.database}.log: equal; 1 rows at the source, 1 in the lake" in equal.stdout
+    with connect(place) as lake:
+        lake.table("lake.log").write({"row_kind": ["+I"], "a": [1], "b": ["x"]})
+    differs = headwater(*verify)
+    assert differs.returncode == 1
+    assert "more in the lake than in the source" in differs.stdout
+
+
 def test_once_prints_figures_and_status_has_the_rest(
     headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
 ) -> None:

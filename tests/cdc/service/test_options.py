@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwater.cdc.mysql.column_types import TypeMapping
-from headwater.cdc.pipeline.settings import OnDrop
+from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
@@ -43,6 +43,7 @@ def resolve(values: dict[str, Any]) -> None:
         ({"bad_dates": "zero"}, "option 'bad-dates' is 'zero': input should be"),
         ({"on_drop": "delete"}, "option 'on-drop' is 'delete': input should be 'keep' or 'drop'"),
         ({"narrowing": "no"}, "option 'narrowing' is 'no': input should be 'keep' or 'fail'"),
+        ({"tables_without_key": "skip"}, "should be 'reject' or 'append'"),
         ({"readers": "many"}, "option 'readers' is 'many': input should be a valid integer"),
         ({"readers": 0}, "readers is 0; use 1 or more"),
         ({"batch_seconds": float("nan")}, "batch-seconds is nan; use 0.05 or more"),
@@ -65,8 +66,8 @@ def test_a_file_has_the_same_names(tmp_path: Path) -> None:
     file.write_text(
         "source: mysql://ada@h\ninclude: [shop.*, crm.*]\nexclude: shop.log\ntarget: lake\n"
         "name: shop\ntype-mapping: tinyint1-not-bool, to-nullable\non_drop: drop\n"
-        "narrowing: fail\ntable-options: {bucket: 4, deletion-vectors.enabled: true}\n"
-        "batch-seconds: 2\n"
+        "narrowing: fail\ntables-without-key: append\n"
+        "table-options: {bucket: 4, deletion-vectors.enabled: true}\nbatch-seconds: 2\n"
     )
     options = PipelineOptions.from_file(file)
     settings = options.settings()
@@ -75,6 +76,7 @@ def test_a_file_has_the_same_names(tmp_path: Path) -> None:
     assert settings.type_mapping == {TypeMapping.TINYINT1_NOT_BOOL, TypeMapping.TO_NULLABLE}
     assert settings.on_drop is OnDrop.DROP
     assert settings.narrowing == "fail"
+    assert settings.tables_without_key is TablesWithoutKey.APPEND
     assert settings.table_options == {"bucket": "4", "deletion-vectors.enabled": "true"}
     assert settings.batch_seconds == 2.0
     assert not options.once

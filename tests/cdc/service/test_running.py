@@ -211,6 +211,23 @@ def test_tables_that_cannot_be_followed_are_named_together(
     assert lake.cdc.check(**options, exclude=[*left_out, f"{store.database}.Orders"]) == []
 
 
+def test_tables_without_a_key_are_appended(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    store.run("CREATE TABLE keyless (a INT)", "INSERT INTO keyless VALUES (1), (1)")
+    appending = {**options, "tables_without_key": "append"}
+    (finding,) = lake.cdc.check(**options)
+    assert "follow it with --tables-without-key append" in finding.remedy
+    assert lake.cdc.check(**appending) == []
+    assert lake.cdc.mysql(**appending, once=True).wait()
+    assert lake.table("lake.keyless").scan().to_arrow().to_pylist() == [
+        {"row_kind": "+I", "a": 1},
+        {"row_kind": "+I", "a": 1},
+    ]
+    (pipeline,) = lake.cdc.status()
+    assert {table.phase for table in pipeline.tables} == {"streaming"}
+
+
 def test_a_position_that_is_not_of_this_server(lake: Lake, options: dict[str, Any]) -> None:
     elsewhere(lake)
     with pytest.raises(Conflict, match=r"lacks transactions of '0-99-999999999'.*resnapshot --all"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -36,6 +36,8 @@ __all__ = ["Table"]
 
 # Of writing rows upon a snapshot, which may expire meanwhile.
 _ATTEMPTS = 4
+
+_Properties: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]] | None
 
 
 @reports_dropped_tables
@@ -67,7 +69,7 @@ class Table(TableUpkeep):
         *,
         commit_user: str | None = None,
         commit_identifier: int | None = None,
-        properties: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        properties: _Properties = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Write rows as one commit: upserts for a primary-key table, appended rows otherwise.
@@ -100,39 +102,16 @@ class Table(TableUpkeep):
             Conflict: Other commits were faster each time, or changed the table's buckets.
             OutcomeUnknown: The commit may have happened; with a number, repeat the write.
         """
-        if not callable(properties):
-            properties = _texts(properties)
+        properties = _checked_properties(properties)
         number = CommitNumber.checked(self.name, commit_user, commit_identifier)
         wanted, retries = WritePlan(self._storage), 0
-
-        def attempt() -> Snapshot | None:
-            # Before the rows, as it checks the options: nothing is to be left of a write.
-            commit = self._new_commit(user=commit_user)
-            last = number.last_committed(commit)
-            if last is not None:
-                # The process that committed it may have ended before the compaction.
-                compact_written(commit, None, executor, last)
-                return None
-            try:
-                plan, messages = self._write_rows(wanted, data, row_kinds)
-                snapshot = plan.commit(
-                    commit,
-                    messages,
-                    executor,
-                    identifier=number.identifier,
-                    properties=_texts(properties()) if callable(properties) else properties,
-                    allow_empty=number.is_given,
-                )
-            except Conflict:
-                if number.last_committed(commit) is not None:
-                    return None
-                raise
-            return self._kept_up(snapshot, messages)
-
         if not isinstance(data, pa.RecordBatchReader):
             # Some streams can be read but once.
             data, retries = arrow_table(data), wanted.retries
-        return until_no_conflict(retries, attempt)
+        return until_no_conflict(
+            retries,
+            lambda: self._written(wanted, data, number, properties, executor, row_kinds),
+        )
 
     def last_committed(self, commit_user: str) -> int | None:
         """The last number that a job committed, see `write`; None if it has none.
@@ -145,6 +124,39 @@ class Table(TableUpkeep):
             Invalid: The user's name is not usable.
         """
         return last_number(self._new_commit(user=checked_user(self.name, commit_user)))
+
+    def _written(
+        self,
+        wanted: WritePlan,
+        data: TabularData,
+        number: CommitNumber,
+        properties: _Properties,
+        executor: Executor,
+        row_kinds: pa.Array | pa.ChunkedArray | None = None,
+    ) -> Snapshot | None:
+        """Write rows and commit them, unless the commit of their number was made before."""
+        # Before the rows, as it checks the options: nothing is to be left of a write.
+        commit = self._new_commit(user=number.user)
+        last = number.last_committed(commit)
+        if last is not None:
+            # The process that committed it may have ended before the compaction.
+            compact_written(commit, None, executor, last)
+            return None
+        try:
+            plan, messages = self._write_rows(wanted, data, row_kinds)
+            snapshot = plan.commit(
+                commit,
+                messages,
+                executor,
+                identifier=number.identifier,
+                properties=_texts(properties()) if callable(properties) else properties,
+                allow_empty=number.is_given,
+            )
+        except Conflict:
+            if number.last_committed(commit) is not None:
+                return None
+            raise
+        return self._kept_up(snapshot, messages)
 
     def _write_rows(
         self,
@@ -171,7 +183,9 @@ class Table(TableUpkeep):
         partition: Mapping[str, object] | None = None,
         *,
         dynamic: bool | None = None,
-        properties: Mapping[str, str] | None = None,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
+        properties: _Properties = None,
         executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Replace rows by others as one commit.
@@ -183,11 +197,11 @@ class Table(TableUpkeep):
             dynamic: Without `partition`: replace only the partitions that there are rows for.
                 None takes the option ``dynamic-partition-overwrite``; a table without partitions
                 is replaced whole.
-            properties: Free properties of the snapshot.
-            executor: As for `write`.
+            commit_user, commit_identifier, properties, executor: As for `write`.
 
         Returns:
-            The snapshot with the rows; None when there was nothing to replace.
+            The snapshot with the rows; None when there was nothing to replace, or when the commit
+            of this number was made before.
 
         Raises:
             Invalid: The data does not fit the table, or lies outside the partition.
@@ -195,18 +209,16 @@ class Table(TableUpkeep):
         """
         if partition is not None:
             data = with_partition(self._storage, arrow_table(data), partition)
+        properties = _checked_properties(properties)
+        number = CommitNumber.checked(self.name, commit_user, commit_identifier)
         wanted = WritePlan(self._storage, Replacement(partition, dynamic))
         if wanted.retries:
             # Some streams can be read but once.
             data = arrow_table(data)
-
-        def attempt() -> Snapshot | None:
-            commit = self._new_commit()
-            plan, messages = self._write_rows(wanted, data)
-            snapshot = plan.commit(commit, messages, executor, properties=properties)
-            return self._kept_up(snapshot, messages)
-
-        return until_no_conflict(wanted.retries, attempt)
+        return until_no_conflict(
+            wanted.retries,
+            lambda: self._written(wanted, data, number, properties, executor),
+        )
 
     def truncate(self) -> Snapshot:
         """Delete all rows as one commit."""
@@ -398,3 +410,7 @@ def _texts(properties: Mapping[str, str] | None) -> Mapping[str, str]:
             "give a mapping by text or None"
         )
     return given_texts(properties, "write: properties:")
+
+
+def _checked_properties(properties: _Properties) -> _Properties:
+    return properties if callable(properties) else _texts(properties)

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.charsets import check_collation
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
+from headwater.cdc.mysql.foreign_keys import keys_that_reach, logs_cascades, read_foreign_keys
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.text_values import quoted
 from headwater.storage.errors import Conflict, Unsupported
 
-__all__ = ["Tables", "check_definition", "read_tables"]
+__all__ = ["Tables", "check_definition", "keep_definition", "read_tables"]
 
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
-SELECT table_schema, table_name, table_type, table_comment FROM information_schema.tables
+SELECT table_schema, table_name, table_type, table_comment, engine FROM information_schema.tables
 WHERE {wanted} AND table_type <> 'VIEW' ORDER BY table_schema, table_name
 """
 _COLUMNS = """
@@ -30,6 +31,8 @@ SELECT table_schema, table_name, column_name FROM information_schema.statistics
 WHERE index_name = 'PRIMARY' AND {wanted}
 ORDER BY table_schema, table_name, seq_in_index
 """
+# The engine whose tables a transaction sees as they were when it began.
+_ENGINE = "InnoDB"
 # Whose names are sent to the server, rather than all tables read.
 _FEW_TABLES = 100
 _KINDS = {
@@ -56,6 +59,7 @@ def read_tables(
     wanted: Collection[TableName] | None = None,
     *,
     mapping: Collection[TypeMapping] = (),
+    without_key: bool = False,
 ) -> Tables:
     """Read the tables that a user sees, without views and the server's own.
 
@@ -63,6 +67,7 @@ def read_tables(
         server: The server.
         wanted: The tables to read; None reads all.
         mapping: Choices of types in the lake.
+        without_key: Whether tables without a primary key can be followed.
 
     Raises:
         Forbidden: The user may not read the information schema.
@@ -82,12 +87,20 @@ def read_tables(
     columns, keys = _by_table(rows(_COLUMNS)), _by_table(rows(_KEYS))
     followed: list[SourceTable] = []
     findings: list[Finding] = []
-    for database, table, kind, comment in rows(_TABLES):
-        name = TableName(str(database), str(table))
+    present = {
+        TableName(str(database), str(table)): (str(kind), str(comment), str(engine))
+        for database, table, kind, comment, engine in rows(_TABLES)
+    }
+    children: Collection[TableName] = ()
+    if without_key:
+        children = _silent_children(server, present.keys() - keys.keys())
+    for name, (kind, comment, engine) in present.items():
         if wanted is not None and name not in wanted:
             continue
         key = [str(column) for (column,) in keys.get(name, ())]
-        problems = _problems(name, str(kind), key)
+        problems = _problems(name, kind, key, without_key=without_key)
+        if without_key and not key and not problems:
+            problems = _problems_without_key(name, engine, is_child=name in children)
         shape: list[SourceColumn] = []
         for row in columns.get(name, ()):
             try:
@@ -98,7 +111,7 @@ def read_tables(
                 problems.append(Finding(f"column {name}.{row[0]}", problem, remedy, name))
         findings += problems
         if not problems:
-            followed.append(SourceTable(name, tuple(shape), tuple(key), str(comment)))
+            followed.append(SourceTable(name, tuple(shape), tuple(key), comment))
     return Tables(followed, findings)
 
 
@@ -109,14 +122,21 @@ def check_definition(server: MySQLServer, table: SourceTable) -> None:
         Conflict: They are others.
     """
     name = table.name
-    # From here on changes of the table wait for the end of this transaction.
-    qualified = f"{quoted(name.database)}.{quoted(name.table)}"
-    server.rows(f"SELECT 1 FROM {qualified} LIMIT 0")
-    now = read_tables(server, {name}).followed
+    keep_definition(server, name)
+    now = read_tables(server, {name}, without_key=not table.primary_key).followed
     known = [(column.name, column.source_type) for column in table.columns]
     actual = [(column.name, column.source_type) for column in now[0].columns] if now else []
     if actual != known or tuple(now[0].primary_key) != tuple(table.primary_key):
         raise Conflict(f"table {name} of the source has other columns meanwhile; read it again")
+
+
+def keep_definition(server: MySQLServer, name: TableName) -> None:
+    """Let statements about a table wait for the end of the transaction.
+
+    Raises:
+        Conflict: The table is not there, or was changed after the transaction began to see.
+    """
+    server.rows(f"SELECT 1 FROM {quoted(name.database)}.{quoted(name.table)} LIMIT 0")
 
 
 def _by_table(rows: Sequence[tuple[object, ...]]) -> Mapping[TableName, list[tuple[object, ...]]]:
@@ -126,14 +146,40 @@ def _by_table(rows: Sequence[tuple[object, ...]]) -> Mapping[TableName, list[tup
     return tables
 
 
-def _problems(name: TableName, kind: str, key: Sequence[str]) -> list[Finding]:
+def _problems(
+    name: TableName, kind: str, key: Sequence[str], *, without_key: bool
+) -> list[Finding]:
     subject = f"table {name}"
     if kind in _KINDS:
         return [Finding(subject, _KINDS[kind], "leave it out with --exclude", name)]
-    if not key:
-        remedy = "add a primary key, or leave it out with --exclude"
+    if not key and not without_key:
+        remedy = (
+            "add a primary key, follow it with --tables-without-key append, or leave it out with "
+            "--exclude"
+        )
         return [Finding(subject, "it has no primary key", remedy, name)]
     return []
+
+
+def _problems_without_key(name: TableName, engine: str, *, is_child: bool) -> list[Finding]:
+    """Why rows that cannot be told apart cannot be followed; they are read at one position."""
+    subject, problem, remedy = f"table {name}", "", "add a primary key"
+    if engine != _ENGINE:
+        problem = f"it has no primary key, and its engine {engine} has no consistent reads"
+        remedy = f"ALTER TABLE {name} ENGINE = {_ENGINE}, {remedy}"
+    elif is_child:
+        problem = "it has no primary key, and a foreign key changes its rows without events"
+        remedy = f"{remedy}, drop the foreign key"
+    if not problem:
+        return []
+    return [Finding(subject, problem, f"{remedy}, or leave it out with --exclude", name)]
+
+
+def _silent_children(server: MySQLServer, tables: Collection[TableName]) -> Collection[TableName]:
+    """Those of the tables whose rows a foreign key changes without an event in the log."""
+    if not tables or logs_cascades(server):
+        return ()
+    return {action.child for action in keys_that_reach(read_foreign_keys(server), tables)}
 
 
 def _column(row: tuple[object, ...], mapping: Collection[TypeMapping]) -> SourceColumn:

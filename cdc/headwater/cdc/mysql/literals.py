@@ -14,6 +14,7 @@ from headwater.cdc.model.tables import SourceColumn
 from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.padded_text import has_chars
 
 __all__ = ["lake_literals", "text_literals"]
 
@@ -123,6 +124,9 @@ def _text(values: pa.Array, column: SourceColumn) -> pa.Array:
             f"column '{column.name}' of type {column.source_type} cannot be compared with values "
             f"of type {column.type}; change the table's primary key"
         )
+    elif has_chars(column.type):
+        # Collations that do not pad tell 'a' from 'a '; the server has CHAR without spaces.
+        text = pc.utf8_rtrim(values, " ")
     else:
         text = values if pa.types.is_binary(type_) else values.cast(pa.string())
     return text.cast(pa.binary())

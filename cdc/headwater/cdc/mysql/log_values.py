@@ -27,6 +27,7 @@ from headwater.cdc.mysql.conversions import (
 from headwater.cdc.mysql.table_map import ColumnShape
 from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.padded_text import padded_array
 
 _DAY_MICROS = 86_400_000_000
 _YEAR_DIGITS = 4
@@ -74,8 +75,8 @@ def log_values(
             `DecodeOptions.bad_dates`.
 
     Returns:
-        The values in the Arrow form of the column's type in the lake; without a copy where the
-        types are equal and there is one chunk.
+        The values in the Arrow form of the column's type in the lake, CHAR padded as the lake has
+        it; without a copy where the types are equal and there is one chunk.
 
     Raises:
         Invalid: The lake does not have a value; the column and the value are named. Or the values
@@ -83,9 +84,10 @@ def log_values(
         Unsupported: The lake's type does not hold values of the source's type.
     """
     convert = _converter(values.type, shape, column, bad_dates)
-    if isinstance(values, pa.Array):
-        return convert_checked(values, column, convert)
-    arrays = [convert_checked(chunk, column, convert) for chunk in values.chunks]
+    chunks = [values] if isinstance(values, pa.Array) else values.chunks
+    arrays = [
+        padded_array(convert_checked(chunk, column, convert), column.type) for chunk in chunks
+    ]
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else pa.array([], to_arrow(column.type))

@@ -28,6 +28,7 @@ _CLIENT_CODES = range(2000, 3000)
 _LOST = frozenset({0, 1040, 1053, 1152, 1153, 1158, 1159, 1160, 1161, 1317, 1927, 3169, 4031})
 # No such column or table, or it changed after the snapshot was taken.
 _CHANGED = frozenset({1054, 1146, 1412})
+_LOCK_TIMEOUT = 1205
 _ACCESS_DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
 # Instants as they are, zero dates as they are stored, and all rows of a query.
 _SESSION = (
@@ -238,7 +239,8 @@ def explained(address: Address) -> Iterator[None]:
     """Raise what PyMySQL raises as errors that name the server.
 
     Raises:
-        Conflict: A table or a column is not there, or changed after a snapshot was taken.
+        Conflict: A table or a column is not there, or changed after a snapshot was taken; or the
+            table is locked.
         Forbidden: The user or the password is rejected, or a privilege is missing.
         Invalid: A statement is rejected.
         Unavailable: The server does not answer.
@@ -260,6 +262,11 @@ def meaning(address: Address, error: MySQLError) -> HeadwaterError:
     if code in _CHANGED:
         return Conflict(
             f"the source at {address} has another table meanwhile: {text}; read it again"
+        )
+    if code == _LOCK_TIMEOUT:
+        return Conflict(
+            f"the source at {address} has the table locked by another session: {text}; try again "
+            "when that has ended"
         )
     if code not in _CLIENT_CODES and code not in _LOST:
         return Invalid(f"the source at {address} rejects a statement: error {code}, {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from time import monotonic, sleep
@@ -33,6 +34,8 @@ _LOCK_PREFIX = "headwater_cdc_"
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
 _SCAN_BYTES = 1 << 20
+# The threads that own GTIDs, in a set of owned ones.
+_OWNER = re.compile(r"#\d+")
 _REMEDY = "read the tables again: headwater cdc resnapshot --all"
 
 
@@ -61,6 +64,13 @@ class ConsistentRead:
     def settled(self) -> Position:
         """A position that has all that the transaction sees, and statements about its tables."""
         return union(self._checked, self.exact or self._source.position_on(self.server))
+
+    def logged(self) -> Position:
+        """A position that has all that the transaction sees, also what MySQL commits just now.
+
+        It may have transactions that the log does not have yet.
+        """
+        return self.exact or self._source.logged_position(self.server)
 
 
 def _xid(name: object, global_bytes: int, number: str) -> str:
@@ -159,6 +169,19 @@ class MySQLSource:
                     "one that was prepared again under the same name"
                 )
             sleep(_RETRY_SECONDS)
+
+    def logged_position(self, server: MySQLServer) -> Position:
+        """The position of MySQL with the transactions that are being committed.
+
+        Others can see their rows before `gtid_executed` has them. Until then they are owned.
+        """
+        if self._files is not None:
+            # The end of the log, which has what is being committed.
+            return self.position_on(server)
+        # In this order: what ends between both is among the executed ones.
+        ((owned,),) = server.rows("SELECT @@global.gtid_owned")
+        being_committed = parse_position(self.flavour, _OWNER.sub("", str(owned)))
+        return union(being_committed, self.position_on(server))
 
     def prepared_transactions(self) -> tuple[str, ...]:
         """The XA transactions that are prepared, as the log writes them.
@@ -304,9 +327,12 @@ class MySQLSource:
             Unavailable: The server does not reach it, or cannot be reached.
         """
         with MySQLServer(self.address) as server:
-            exact = self._begin(server, after)
-            yield ConsistentRead(self, server, exact)
-            server.rows("ROLLBACK")
+            # It ends with its connection, whether all of a result is read or not.
+            yield self.begin_read(server, after)
+
+    def begin_read(self, server: MySQLServer, after: Position) -> ConsistentRead:
+        """Begin a transaction as `consistent_read`, in place of one that the connection has."""
+        return ConsistentRead(self, server, self._begin(server, after))
 
     def _begin(self, server: MySQLServer, after: Position) -> Position | None:
         self._check_kind(after)

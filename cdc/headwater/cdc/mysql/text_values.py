@@ -19,6 +19,7 @@ from headwater.cdc.mysql.conversions import (
     split_set,
 )
 from headwater.storage.types.data_type import to_arrow
+from headwater.storage.types.padded_text import padded_array
 
 __all__ = ["BadDates", "lake_values", "quoted", "select_expression"]
 
@@ -66,16 +67,18 @@ def lake_values(
         bad_dates: What to do with dates and times that the lake does not have.
 
     Returns:
-        The values in the Arrow form of the column's type in the lake.
+        The values in the Arrow form of the column's type in the lake; CHAR is padded as the lake
+        has it.
 
     Raises:
         Invalid: The lake does not have a value; the column and the value are named.
         Unsupported: The lake's type does not hold values of the source's type.
     """
     family = source_family(column)
-    return convert_checked(
+    values = convert_checked(
         pc.cast(text, pa.binary()), column, lambda raw: _converted(raw, column, family, bad_dates)
     )
+    return padded_array(values, column.type)
 
 
 def _converted(

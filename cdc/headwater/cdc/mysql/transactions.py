@@ -181,6 +181,12 @@ class _Transaction:
         self.rows: list[tuple[TableName, _MappedTable, Event]] = []
         self.rereads: dict[TableName | None, str] = {}
 
+    def changed_tables(self) -> set[TableName | None]:
+        """The tables that it changes, or may change; None is any table."""
+        tables: set[TableName | None] = {name for name, _, _ in self.rows}
+        tables |= self.rereads.keys()
+        return tables if self.xa is None else tables | self.xa.tables
+
 
 class LogReader:
     """Reads a log, batch by batch.
@@ -309,13 +315,51 @@ class LogReader:
                 later.append(transaction)
             else:
                 self._merge(batch, transaction)
-        self._held.extend(later)
+        self._held.extendleft(reversed(later))
         self._position = batch.end = self._tracker.position()
         return batch
 
     def _new_batch(self) -> LogBatch:
         self._last_map = self._last_rows = None
         return LogBatch(self._position, self._position)
+
+    def read_on(
+        self, batch: LogBatch, end: Position, seconds: float
+    ) -> frozenset[TableName | None] | None:
+        """Read on to exactly a position that the log has, within the batch that was read last.
+
+        Args:
+            batch: The batch; it has no statement.
+            end: The position.
+            seconds: How long to wait for it.
+
+        Returns:
+            The tables that the transactions read now have changed, with None for any table; or None
+            if the position was not reached, as a statement is before it or it did not come in time.
+
+        Raises:
+            As `read_batch`.
+        """
+        deadline = monotonic() + seconds
+        wanted = PositionTracker(end)
+        later: list[_Transaction] = []
+        changed: set[TableName | None] = set()
+        while not (is_reached := self._tracker.reaches(end)):
+            transaction = self._next(deadline, lambda: False)
+            if transaction is None:
+                batch.ended = self._chunks.ended
+                break
+            if transaction.changes:
+                self._held.appendleft(transaction)
+                break
+            if wanted.lacks(transaction.gtid):
+                later.append(transaction)
+                continue
+            changed |= transaction.changed_tables()
+            self._merge(batch, transaction)
+        self._held.extendleft(reversed(later))
+        self._position = batch.end = self._tracker.position()
+        return frozenset(changed) if is_reached else None
 
     def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
         self._tracker.add(transaction.gtid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
@@ -13,8 +14,10 @@ import pyarrow as pa
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.mysql.transactions import LogBatch, LogReader
+from headwater.cdc.pipeline.append_part import AppendPart
 from headwater.cdc.pipeline.cascades import Cascades
+from headwater.cdc.pipeline.exact_reads import exact_read
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -23,7 +26,7 @@ from headwater.cdc.pipeline.table_part import TablePart
 from headwater.cdc.pipeline.targets import Targets
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
 
-__all__ = ["BatchCommit", "Outcome"]
+__all__ = ["BatchCommit", "Outcome", "commit_properties"]
 
 States = Mapping[TableName, TableState]
 
@@ -38,6 +41,8 @@ class Outcome:
         rereads: Tables that must be read again, with the reason.
         reads: How far ranges were read.
         ahead: A position that has all that was seen of tables' single keys.
+        snapshots: Tables without a key all of whose rows were committed.
+        waits: Tables without a key whose rows could not be read yet, with the reason.
     """
 
     rows: dict[TableName, int] = field(default_factory=dict)
@@ -45,6 +50,8 @@ class Outcome:
     rereads: dict[TableName, str] = field(default_factory=dict)
     reads: dict[TableName, FeedResult] = field(default_factory=dict)
     ahead: dict[TableName, Position] = field(default_factory=dict)
+    snapshots: set[TableName] = field(default_factory=set)
+    waits: dict[TableName, str] = field(default_factory=dict)
 
 
 class BatchCommit:
@@ -77,7 +84,9 @@ class BatchCommit:
         self._cascades, self._user = cascades, commit_user(settings.name)
         self._number, self._states, self._seen = number, states, seen
         self._is_repeated = is_repeated
-        self._parts: dict[TableName, TablePart] = {}
+        self._parts: dict[TableName, TablePart | AppendPart] = {}
+        # Transactions of the source that are open until the batch is committed.
+        self._open = ExitStack()
         self._running: dict[TableName, Future[int]] = {}
         self._outcome = Outcome()
         # Filled in when the batch's end is known, before anything is committed.
@@ -102,6 +111,7 @@ class BatchCommit:
             if name not in self._running or not self._running[name].done():
                 part.abort()
         self._workers.shutdown(cancel_futures=True)
+        self._open.close()
 
     @property
     def has_feeds(self) -> bool:
@@ -112,7 +122,9 @@ class BatchCommit:
     def has_content(self) -> bool:
         """Whether a table has something besides the log."""
         return any(
-            part.deletes or (part.feed is not None and part.feed.result().rows)
+            part.deletes
+            or isinstance(part, AppendPart)
+            or (part.feed is not None and part.feed.result().rows)
             for part in self._parts.values()
         )
 
@@ -123,9 +135,40 @@ class BatchCommit:
 
     def tables(self, batch: LogBatch) -> list[TableName]:
         """The tables that commit something for the batch."""
-        logged = () if batch.changes else batch.rows
-        followed = (name for name, state in self._states.items() if state.is_followed)
-        return [name for name in followed if name in self._parts or name in logged]
+        logged = {} if batch.changes else batch.rows
+        applied = [name for name, state in self._states.items() if _applies_log(state)]
+        return [*self._parts, *(name for name in applied if name in logged.keys() - self._parts)]
+
+    def take_snapshot(self, reader: LogReader, batch: LogBatch, turn: int) -> None:
+        """Begin to read all rows of a table without a key, and read the batch on to that position.
+
+        Args:
+            reader: Has read the batch.
+            batch: The batch.
+            turn: Grows from batch to batch: it chooses among the tables that wait.
+
+        Raises:
+            Unavailable: The source or the lake is not there.
+        """
+        waiting = {name: state for name, state in self._states.items() if state.awaits_snapshot}
+        for name, state in waiting.items():
+            if state.prepared:
+                self._outcome.waits[name] = (
+                    f"XA transactions are prepared that may have changed it; commit them or roll "
+                    f"them back: {'; '.join(state.prepared)}"
+                )
+        ready = [name for name in waiting if name not in self._outcome.waits.keys() | batch.faults]
+        if not ready or batch.changes:
+            return
+        name = ready[turn % len(ready)]
+        try:
+            self._begin_snapshot(name, reader, batch)
+        except Unavailable:
+            raise
+        except Conflict as error:
+            self._outcome.waits[name] = error.message
+        except HeadwaterError as error:
+            self._outcome.failures[name] = error.message
 
     def finish_reading(self, states: States) -> States:
         """Wait for the ranges that are being read; the states with what the batch has read."""
@@ -136,7 +179,9 @@ class BatchCommit:
         for name, part in self._parts.items():
             state = changed[name]
             reading = state.reading or Reading()
-            if part.deletes:
+            if isinstance(part, AppendPart):
+                reading = replace(reading, until=())
+            elif part.deletes:
                 reading = replace(reading, deletes_now=True)
             elif part.feed is not None:
                 result = self._outcome.reads[name] = part.feed.result()
@@ -151,12 +196,7 @@ class BatchCommit:
         Raises:
             Unavailable: The lake or the source is not there; what is committed stays.
         """
-        properties = {
-            "cdc.batch": str(self._number),
-            "cdc.position": str(batch.end),
-            "cdc.source-time": str(batch.source_time),
-        }
-        self._properties.update(properties)
+        self._properties.update(commit_properties(self._number, batch))
         # A statement is a batch of its own: rows beside it are those of a table that it creates.
         runs = {} if batch.changes else batch.rows
         runs = {name: rows for name, rows in runs.items() if name not in batch.faults}
@@ -166,7 +206,7 @@ class BatchCommit:
         keys = cascade.keys
         self._outcome.rereads.update(cascade.rereads)
         for name, state in self._states.items():
-            is_changed = (name in runs or name in keys) and state.is_followed
+            is_changed = (name in runs or name in keys) and _applies_log(state)
             if is_changed and name not in self._parts and name not in cascade.rereads:
                 self._begin(name, state, reads=False)
         for name, part in self._parts.items():
@@ -181,6 +221,8 @@ class BatchCommit:
                 ahead = self._parts[name].ahead
                 if ahead is not None:
                     self._outcome.ahead[name] = ahead
+                if self._states[name].awaits_snapshot:
+                    self._outcome.snapshots.add(name)
             except ReadAgainError as error:
                 self._outcome.rereads[name] = error.message
             except (Unavailable, Conflict) as error:
@@ -219,14 +261,18 @@ class BatchCommit:
         return last is not None and last >= self._number
 
     def _note_repeated_reads(self) -> None:
-        """Tell how far ranges were read that an earlier process had planned."""
+        """Tell how far tables were read that an earlier process had planned to read."""
+        for name, state in self._states.items():
+            is_planned = state.reading is not None and state.reading.until is not None
+            if state.awaits_snapshot and is_planned and self._is_committed(name):
+                self._outcome.snapshots.add(name)
         for name, part in self._parts.items():
             if part.feed is not None:
                 self._outcome.reads[name] = part.feed.result()
 
     def _reads(self, state: TableState) -> bool:
         reading = state.reading
-        if reading is None or not state.is_followed:
+        if reading is None or not state.is_followed or state.awaits_snapshot:
             return False
         if self._is_repeated:
             return reading.until is not None or reading.deletes_now
@@ -244,12 +290,25 @@ class BatchCommit:
             self._outcome.failures[name] = error.message
             return
         if part is not None:
-            self._parts[name] = part
-            self._running[name] = self._workers.submit(
-                part.commit, self._user, self._number, lambda: self._properties
-            )
+            self._run(name, part)
 
-    def _part(self, name: TableName, state: TableState, *, reads: bool) -> TablePart | None:
+    def _run(self, name: TableName, part: TablePart | AppendPart) -> None:
+        self._parts[name] = part
+        self._running[name] = self._workers.submit(
+            part.commit, self._user, self._number, lambda: self._properties
+        )
+
+    def _begin_snapshot(self, name: TableName, reader: LogReader, batch: LogBatch) -> None:
+        state = self._states[name]
+        source_table = state.source_table(name)
+        table = self._targets.open(state.target)
+        lake_table = self._targets.lake_table(state.target, source_table)
+        read = self._open.enter_context(exact_read(self._source, reader, batch, source_table))
+        self._run(name, AppendPart(table, self._source.address, lake_table, self._settings, read))
+
+    def _part(
+        self, name: TableName, state: TableState, *, reads: bool
+    ) -> TablePart | AppendPart | None:
         table = self._targets.open(state.target)
         source_table = state.source_table(name)
         if self._is_repeated and (table.last_committed(self._user) or -1) >= self._number:
@@ -261,6 +320,8 @@ class BatchCommit:
                 self._outcome.reads[name] = FeedResult(None, settled, 0)
             return None
         lake_table = self._targets.lake_table(state.target, source_table)
+        if state.is_appended:
+            return AppendPart(table, self._source.address, lake_table, self._settings)
         reading = state.reading
         feed, deletes = None, False
         if reads and reading is not None:
@@ -286,3 +347,17 @@ class BatchCommit:
             feed=feed,
             deletes=deletes,
         )
+
+
+def commit_properties(number: int, batch: LogBatch) -> dict[str, str]:
+    """The properties of the snapshots of a batch."""
+    return {
+        "cdc.batch": str(number),
+        "cdc.position": str(batch.end),
+        "cdc.source-time": str(batch.source_time),
+    }
+
+
+def _applies_log(state: TableState) -> bool:
+    """Whether the log's rows of a table are committed."""
+    return state.is_followed and not state.awaits_snapshot

@@ -64,6 +64,11 @@ class Cascades:
         # A position that has all statements which these keys are of.
         self._read_at: Position | None = None
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the source changes rows by foreign keys without an event."""
+        return self._is_needed
+
     def forget(self) -> None:
         """Read the foreign keys again: a statement may have changed them."""
         self._actions = None
@@ -248,6 +253,9 @@ class _Search:
             return
         table = self._cascades.lake_table(child, self._states)
         key = list(table.primary_key)
+        if not key:
+            self.read_again(action.parent, f"rows of {action.parent} changed those of {child}")
+            return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
             [*key, *action.columns, *(name for other in further for name in other.parent_columns)]

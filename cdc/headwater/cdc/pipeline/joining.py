@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
-from headwater.cdc.mysql.information_schema import read_tables
+from headwater.cdc.mysql.information_schema import Tables, read_tables
 from headwater.cdc.mysql.positions import Position, contains
+from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import gone, quarantined
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.appended_rows import APPENDED_KIND
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
@@ -60,7 +62,7 @@ class Joining:
 
     def begin(self, states: States) -> None:
         """Look for tables that are not followed yet."""
-        tables = read_tables(self._source.server, mapping=self._settings.type_mapping)
+        tables = self._tables(self._source.server)
         names = {table.name for table in tables.followed}
         names |= {finding.table for finding in tables.findings if finding.table is not None}
         known = {name for name, state in states.items() if not _is_unknown(state)}
@@ -97,7 +99,7 @@ class Joining:
         if not self._wanted:
             return
         with self._source.consistent_read(seen) as read:
-            tables = read_tables(read.server, self._wanted, mapping=self._settings.type_mapping)
+            tables = self._tables(read.server, self._wanted)
             # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
             settled = self._source.position()
@@ -112,6 +114,14 @@ class Joining:
         self._read |= present
         self._wanted.clear()
         self._settled = settled
+
+    def _tables(self, server: MySQLServer, wanted: Collection[TableName] | None = None) -> Tables:
+        return read_tables(
+            server,
+            wanted,
+            mapping=self._settings.type_mapping,
+            without_key=self._settings.appends,
+        )
 
     def changed(self, change: Change) -> None:
         """Ask again for tables that a statement is about."""
@@ -214,6 +224,7 @@ class Joining:
         known = [
             SourceColumn(field.name, "", field.type, comment=field.description or "")
             for field in schema.fields
+            if definition.primary_key or field.name != APPENDED_KIND
         ]
         old = SourceTable(
             definition.name, tuple(known), tuple(schema.primary_keys), schema.comment or ""

@@ -116,8 +116,10 @@ class LogRows:
         rows = pa.Table.from_arrays([*columns, pa.array(kinds)], schema=schema)
         (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
         keep = np.ones(len(kinds), np.bool_)
-        if decoded.column_set is not None:
+        if decoded.column_set is not None and self.table.primary_key:
             self._take_partial(decoded, rows, before, keep)
+        elif decoded.column_set is not None:
+            rows = self._completed(decoded, rows, before)
         if len(before):
             moved = self._changed_keys(rows, before)
             # The row before an update goes away where it had another key.
@@ -137,6 +139,29 @@ class LogRows:
             is_other = pc.not_equal(column.take(old), column.take(new))
             moved |= np.asarray(pc.fill_null(is_other, True))
         return moved
+
+    def _completed(
+        self, decoded: RowBatch, rows: pa.Table, before: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        """Rows of a table without a key, where those after updates have what those before have."""
+        assert decoded.column_set is not None
+        sets = decoded.column_set.to_numpy()
+        every = len(decoded.shape.columns)
+        lacks = np.array([len(names) < every for names in decoded.column_sets])[sets]
+        is_after = np.zeros(len(sets), np.bool_)
+        is_after[before + 1] = True
+        # No update is the first row.
+        if (lacks & ~(is_after & np.roll(~lacks, 1))).any():
+            raise ReadAgainError(
+                f"table {self.table.name}: a session wrote parts of rows, which have no key "
+                "(binlog_row_image); the table is read again"
+            )
+        places = np.arange(len(sets))
+        for index, column in enumerate(self.table.columns):
+            has = np.array([column.name in names for names in decoded.column_sets])[sets]
+            values = rows.column(index).take(pa.array(np.where(has, places, places - 1)))
+            rows = rows.set_column(index, rows.schema.field(index), values)
+        return rows
 
     def _take_partial(
         self,

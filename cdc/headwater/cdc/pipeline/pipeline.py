@@ -116,6 +116,7 @@ class _Session:
             source, self._settings, self._targets, self._cascades, self._progress
         )
         self._recorded = monotonic()
+        self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
 
     def run(self, goal: Position | None) -> bool:
@@ -223,8 +224,10 @@ class _Session:
         self._follow(reader, states)
         number = plan.number + 1
         with self._commit(number, states, reader.position) as commit:
-            limits = BatchLimits(self._batch_seconds(commit), self._settings.batch_bytes)
+            limits = BatchLimits(self._batch_seconds(states, commit), self._settings.batch_bytes)
             batch = reader.read_batch(limits, lambda: self._should_end(commit))
+            self._turn += 1
+            commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
@@ -320,9 +323,12 @@ class _Session:
         is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
-    def _batch_seconds(self, commit: BatchCommit) -> float:
-        if self._joining.has_some and not commit.has_feeds:
-            # Tables that wait to be joined wait for a position only.
+    def _batch_seconds(self, states: States, commit: BatchCommit) -> float:
+        waits = self._joining.has_some or any(
+            state.awaits_snapshot and not state.reason for state in states.values()
+        )
+        if waits and not commit.has_feeds:
+            # They wait for a position only.
             return _JOINING_SECONDS
         return self._settings.batch_seconds
 

@@ -19,13 +19,15 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.batch_commit import commit_properties
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.appended_rows import appended_schema
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
 from headwater.storage.schema.change import SetOption
@@ -131,7 +133,17 @@ class SchemaEvents:
         if not state.is_followed:
             return
         if isinstance(change, Truncate):
-            self._targets.open(state.target).truncate()
+            self._truncate(event, name, state)
+            return
+        is_silent = self._cascades.is_needed and any(key.cascades for key in change.added)
+        if is_silent and state.is_appended:
+            event.states[name] = quarantined(
+                state,
+                f"a foreign key was added to {name} that changes its rows without events, and it "
+                f"has no primary key; drop the foreign key, or add a primary key, and read the "
+                f"table again: headwater cdc resnapshot {name} --replace",
+                event.batch.end,
+            )
             return
         if not change.dropped:
             return
@@ -141,6 +153,20 @@ class SchemaEvents:
                 event.states[other] = read_again(
                     event.states[other], f"a foreign key of {name} was dropped", event.batch.end
                 )
+
+    def _truncate(self, event: _Event, name: TableName, state: TableState) -> None:
+        table = self._targets.open(state.target)
+        if not state.is_appended:
+            table.truncate()
+        elif not state.awaits_snapshot:
+            lake_table = self._targets.lake_table(state.target, state.source_table(name))
+            # By its number: a process that is late must not remove rows that came after it.
+            table.overwrite(
+                appended_schema(lake_table).empty_table(),
+                commit_user=commit_user(self._settings.name),
+                commit_identifier=event.number,
+                properties=commit_properties(event.number, event.batch),
+            )
 
     def _alter(self, event: _Event) -> None:
         """Apply the changes of columns, those of a table together."""

@@ -14,7 +14,7 @@ from headwater.cdc.mysql.column_types import TypeMapping, parse_type_mapping
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
-__all__ = ["OnDrop", "PipelineSettings"]
+__all__ = ["OnDrop", "PipelineSettings", "TablesWithoutKey"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")
 _MB = 1 << 20
@@ -25,6 +25,13 @@ class OnDrop(StrEnum):
 
     KEEP = "keep"
     DROP = "drop"
+
+
+class TablesWithoutKey(StrEnum):
+    """What is done with tables that have no primary key."""
+
+    REJECT = "reject"
+    APPEND = "append"
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class PipelineSettings:
         bad_dates: What to do with dates that the lake does not have.
         on_drop: What becomes of tables that the source drops.
         narrowing: What happens when a column of the source can hold less than before.
+        tables_without_key: Whether tables without a primary key are appended to in the lake.
         table_options: Options of tables that are created in the lake.
         batch_seconds: The time to collect changes before they are committed, in seconds.
         batch_bytes: The bytes of rows in the log after which they are committed earlier.
@@ -60,6 +68,7 @@ class PipelineSettings:
     bad_dates: BadDates = BadDates.FAIL
     on_drop: OnDrop = OnDrop.KEEP
     narrowing: Narrowing = Narrowing.KEEP
+    tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
     table_options: Mapping[str, str] = field(default_factory=dict)
     batch_seconds: float = 5.0
     batch_bytes: int = 128 * _MB
@@ -94,6 +103,11 @@ class PipelineSettings:
         """The tables that are followed; Invalid."""
         return Selection.parse(self.include, self.exclude)
 
+    @property
+    def appends(self) -> bool:
+        """Whether tables without a primary key are followed."""
+        return self.tables_without_key is TablesWithoutKey.APPEND
+
     def stored(self) -> Mapping[str, str]:
         """The settings as text, for the state table."""
         return {
@@ -104,6 +118,7 @@ class PipelineSettings:
             "bad-dates": str(self.bad_dates),
             "on-drop": str(self.on_drop),
             "narrowing": str(self.narrowing),
+            "tables-without-key": str(self.tables_without_key),
             "table-options": json.dumps(dict(self.table_options)),
         }
 
@@ -120,5 +135,7 @@ class PipelineSettings:
             BadDates(stored["bad-dates"]),
             OnDrop(stored["on-drop"]),
             Narrowing(stored["narrowing"]),
+            # Earlier versions did not have the option.
+            TablesWithoutKey(stored.get("tables-without-key", TablesWithoutKey.REJECT)),
             json.loads(stored["table-options"]),
         )

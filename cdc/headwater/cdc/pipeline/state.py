@@ -7,6 +7,7 @@ returns the one that counts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,7 +22,7 @@ from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.types.data_type import parse_type
+from headwater.storage.types.data_type import DataType, parse_type, type_json
 
 __all__ = [
     "STATE_TABLE",
@@ -74,7 +75,11 @@ class TablePhase(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnState:
-    """A column of the source, see `SourceColumn`; its type in the lake as SQL writes it."""
+    """A column of the source, see `SourceColumn`.
+
+    Attributes:
+        type: Its type in the lake as SQL writes it; that of an array as JSON.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -121,14 +126,14 @@ class TableState:
         target: The table of the lake, ``database.table``.
         phase: What the pipeline does with it.
         position: The source position that the phase began at; None for the pipeline's first.
-        reason: Why the table is quarantined, or read again.
+        reason: Why the table is quarantined, or read again; or why its snapshot is not read yet.
         columns, key, comment: The source's table, as it is when the batch begins.
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
         ahead: The position that single keys of it were read at; None if the log has reached it.
 
     Raises:
-        Invalid: A quarantined table has no reason, or another one has.
+        Invalid: A quarantined table has no reason, or one that streams has one.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -146,7 +151,7 @@ class TableState:
 
     def __post_init__(self) -> None:
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
-        if has_reason != bool(self.reason):
+        if has_reason != bool(self.reason) and self.phase is not TablePhase.SNAPSHOT:
             raise Invalid(
                 f"table {self.target} is in phase {self.phase} with the reason {self.reason!r}; a "
                 "table that is quarantined or read again needs a reason, and no other table has one"
@@ -170,13 +175,26 @@ class TableState:
             TablePhase.GONE,
         )
 
+    @property
+    def is_appended(self) -> bool:
+        """Whether it has no key, so that its rows are appended."""
+        return bool(self.columns) and not self.key
+
+    @property
+    def awaits_snapshot(self) -> bool:
+        """Whether all of its rows are to be read at one position, and the log's rows do not count.
+
+        The snapshot is of the batch whose plan has it (`Reading.until`), or not yet begun.
+        """
+        return self.is_followed and self.is_appended and self.reading is not None
+
     def source_table(self, name: TableName) -> SourceTable:
         """The source's table when the batch begins."""
         columns = tuple(
             SourceColumn(
                 column.name,
                 column.source_type,
-                parse_type(column.type),
+                _parsed_type(column.type),
                 comment=column.comment,
                 is_generated=column.is_generated,
                 collation=column.collation,
@@ -191,7 +209,7 @@ class TableState:
             ColumnState(
                 column.name,
                 column.source_type,
-                str(column.type),
+                _type_text(column.type),
                 column.comment,
                 column.is_generated,
                 column.collation,
@@ -482,6 +500,15 @@ class PipelineState:
 
     def _subject(self, item: str) -> str:
         return f"table {self._table.name}: cannot read item {item!r} of pipeline {self._pipeline!r}"
+
+
+def _type_text(type_: DataType) -> str:
+    document = type_json(type_)
+    return document if isinstance(document, str) else json.dumps(document)
+
+
+def _parsed_type(text: str) -> DataType:
+    return parse_type(json.loads(text) if text.startswith("{") else text)
 
 
 def _json(of: TypeAdapter[T], value: T) -> str:

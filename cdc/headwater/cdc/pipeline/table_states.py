@@ -14,6 +14,8 @@ from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 
 __all__ = ["after_batch", "gone", "quarantined", "read_again"]
 
+_WAITS = "; it waits: "
+
 States = Mapping[TableName, TableState]
 
 
@@ -39,6 +41,9 @@ def after_batch(
             result[name] = quarantined(state, failure, batch.start)
             continue
         state = _with_ahead(state, batch, outcome.ahead.get(name), source)
+        if state.awaits_snapshot:
+            result[name] = _after_attempt(name, state, batch, outcome)
+            continue
         if state.reading is not None:
             state = _progressed(name, state, batch, outcome, source)
         reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
@@ -96,6 +101,26 @@ def _with_ahead(
     return replace(state, ahead=None if is_reached else str(ahead))
 
 
+def _after_attempt(
+    name: TableName, state: TableState, batch: LogBatch, outcome: Outcome
+) -> TableState:
+    """The state of a table without a key, of which a batch may have read all rows."""
+    if name in outcome.snapshots:
+        return _streaming(state, batch.end)
+    why, reason = outcome.waits.get(name), state.reason
+    if why is not None:
+        before = (reason or "").partition(_WAITS)[0]
+        reason = f"{before}{_WAITS}{why}" if state.phase is TablePhase.REREADING else why
+    # What an earlier process had planned to read is read again, at another position.
+    return replace(state, reading=Reading(), reason=reason)
+
+
+def _streaming(state: TableState, position: Position) -> TableState:
+    return replace(
+        state, phase=TablePhase.STREAMING, reading=None, reason=None, position=str(position)
+    )
+
+
 def _progressed(
     name: TableName, state: TableState, batch: LogBatch, outcome: Outcome, source: MySQLSource
 ) -> TableState:
@@ -114,13 +139,7 @@ def _progressed(
     reading = replace(reading, settles=None if settles is None else str(settles))
     is_settled = settles is None or contains(batch.end, settles)
     if reading.is_all_read and not reading.deletes and is_settled:
-        return replace(
-            state,
-            phase=TablePhase.STREAMING,
-            reading=None,
-            reason=None,
-            position=str(batch.end),
-        )
+        return _streaming(state, batch.end)
     return replace(state, reading=reading)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from headwater.cdc.mysql.column_types import parse_type_mapping
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates
-from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid, Unavailable
 
@@ -70,6 +70,7 @@ class PipelineOptions(BaseModel):
         bad_dates: ``fail`` or ``null``, for dates that the lake does not have.
         on_drop: ``keep`` or ``drop``, for the lake's table when the source's is dropped.
         narrowing: ``keep`` or ``fail``, for the wider type when a column is narrowed.
+        tables_without_key: ``reject`` or ``append``, for tables without a primary key.
         table_options: Options of tables that are created in the lake.
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
@@ -92,6 +93,7 @@ class PipelineOptions(BaseModel):
     bad_dates: BadDates = BadDates.FAIL
     on_drop: OnDrop = OnDrop.KEEP
     narrowing: Narrowing = Narrowing.KEEP
+    tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
     table_options: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
         default_factory=dict
     )
@@ -164,6 +166,7 @@ class PipelineOptions(BaseModel):
             bad_dates=self.bad_dates,
             on_drop=self.on_drop,
             narrowing=self.narrowing,
+            tables_without_key=self.tables_without_key,
             table_options=self.table_options,
             **tuning,
         )

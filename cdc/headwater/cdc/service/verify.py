@@ -7,7 +7,7 @@ position. Keys that differ are looked up in the log between the two; what still 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import polars as pl
@@ -22,11 +22,15 @@ from headwater.cdc.mysql.key_rows import read_keys
 from headwater.cdc.mysql.positions import Position, contains
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
+from headwater.cdc.mysql.transactions import LogBatch
+from headwater.cdc.pipeline.exact_reads import exact_read
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
 from headwater.cdc.sink.comparison import Comparison
+from headwater.cdc.sink.multisets import MultisetComparison
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -48,7 +52,8 @@ class TableVerdict:
     Attributes:
         table: The source's table.
         source_rows, lake_rows: How many rows each side has.
-        differences: The keys that differ, at most 10,000, with a column ``difference``.
+        differences: The keys that differ, at most 10,000, with a column ``difference``; of a table
+            without a key, the rows.
         problem: Why the table could not be compared; None if it was.
     """
 
@@ -107,7 +112,7 @@ class _Verification:
 
     def verdict(self) -> TableVerdict:
         """Compare the table, and again the keys that differ."""
-        problem, keys = "", pa.table({})
+        problem, keys = "", pa.table({"difference": pa.array([], pa.string())})
         is_compared = False
         for _ in range(_ATTEMPTS):
             try:
@@ -137,8 +142,11 @@ class _Verification:
         lake_table = targets.lake_table(state.target, source_table)
         table = targets.open(state.target)
         # With the columns that the table has now: a snapshot by its number has those of its time.
-        scan = table.scan(columns=_schema(lake_table).names)
+        kinds = [APPENDED_KIND] if state.is_appended else []
+        scan = table.scan(columns=[*kinds, *_schema(lake_table).names])
         base = self._base(scan.snapshot, table, plan)
+        if state.is_appended:
+            return self._differing_rows(source_table, lake_table, scan, base)
         with self._source.consistent_read(base) as read:
             check_definition(read.server, source_table)
             keys = among
@@ -170,6 +178,38 @@ class _Verification:
             comparison.add_source(
                 read_range(connection, address, lake_table, KeyRange(), bad_dates)
             )
+            result = comparison.differences()
+            self._counts = (result.source_rows, result.lake_rows)
+            return _collected(result.batches(), lake_table)
+
+    def _differing_rows(
+        self, source_table: SourceTable, lake_table: SourceTable, scan: Scan, base: Position
+    ) -> pa.Table:
+        """The rows of a table without a key that both sides do not have equally often.
+
+        Raises:
+            Conflict: The table changes too fast to be read, or in a way that was not followed yet.
+        """
+        schema = _schema(lake_table)
+        memory, bad_dates = self._settings.memory_bytes, self._settings.bad_dates
+        log = self._source.open_log(base, memory, lambda name: name == self._name)
+        with closing(log) as reader, ExitStack() as stack:
+            reader.follow([self._name])
+            batch = reader.read_until(self._source.position())
+            self._check_followed(batch)
+            read = stack.enter_context(exact_read(self._source, reader, batch, source_table))
+            self._check_followed(batch)
+            comparison = stack.enter_context(MultisetComparison(schema, memory_bytes=_MEMORY_BYTES))
+            for rows in scan.to_batches():
+                weights = row_weights(rows.column(APPENDED_KIND))
+                comparison.add_lake(rows.select(schema.names), weights)
+            for rows in self._decoded(lake_table, batch):
+                weights = row_weights(rows.column(ROW_KIND_COLUMN))
+                comparison.add_lake(rows.select(schema.names), weights)
+            for rows in read_range(
+                read.server.connection, self._source.address, lake_table, KeyRange(), bad_dates
+            ):
+                comparison.add_source(rows)
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
             return _collected(result.batches(), lake_table)
@@ -226,23 +266,31 @@ class _Verification:
         with closing(log) as reader:
             reader.follow([self._name])
             batch = reader.read_until(settled)
-            if batch.changes or batch.rereads or batch.xa or batch.faults:
-                raise Conflict(
-                    f"table {self._name} changed at the source in a way that the pipeline has not "
-                    "followed yet; run the pipeline and compare again"
-                )
-            runs = batch.rows.get(self._name, ())
-            log_rows = LogRows(lake_table, runs, self._settings.bad_dates, keeps_before=True)
-            try:
-                log_rows.check()
-                yield from log_rows.batches()
-            except HeadwaterError as error:
-                raise Conflict(error.message) from error
-            if log_rows.unclear_keys:
-                raise Conflict(
-                    f"table {self._name}: a session wrote parts of rows only, which the pipeline "
-                    "has not read yet; run the pipeline and compare again"
-                )
+            self._check_followed(batch)
+            yield from self._decoded(lake_table, batch)
+
+    def _check_followed(self, batch: LogBatch) -> None:
+        """Check that a batch has rows of the table only, which the lake's can be brought to."""
+        if batch.changes or batch.rereads or batch.xa or batch.faults:
+            raise Conflict(
+                f"table {self._name} changed at the source in a way that the pipeline has not "
+                "followed yet; run the pipeline and compare again"
+            )
+
+    def _decoded(self, lake_table: SourceTable, batch: LogBatch) -> Iterator[pa.RecordBatch]:
+        """The table's rows in a batch; Conflict if the log does not have them."""
+        runs = batch.rows.get(self._name, ())
+        log_rows = LogRows(lake_table, runs, self._settings.bad_dates, keeps_before=True)
+        try:
+            log_rows.check()
+            yield from log_rows.batches()
+        except HeadwaterError as error:
+            raise Conflict(error.message) from error
+        if log_rows.unclear_keys:
+            raise Conflict(
+                f"table {self._name}: a session wrote parts of rows only, which the pipeline "
+                "has not read yet; run the pipeline and compare again"
+            )
 
     def _comparison(self, lake_table: SourceTable, schema: pa.Schema) -> Comparison:
         return Comparison(list(lake_table.primary_key), schema, memory_bytes=_MEMORY_BYTES)
@@ -253,7 +301,7 @@ def _schema(table: SourceTable) -> pa.Schema:
 
 
 def _collected(batches: Iterator[pa.RecordBatch], table: SourceTable) -> pa.Table:
-    """The keys that differ, so many as are shown at most."""
+    """The keys that differ, or rows without a key, so many as are shown at most."""
     kept: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -262,7 +310,8 @@ def _collected(batches: Iterator[pa.RecordBatch], table: SourceTable) -> pa.Tabl
         if count >= _SHOWN_KEYS:
             break
     columns = {column.name: column for column in table.columns}
-    fields = [(name, to_arrow(columns[name].type)) for name in table.primary_key]
+    names = table.primary_key or list(columns)
+    fields = [(name, to_arrow(columns[name].type)) for name in names]
     schema = pa.schema([*fields, ("difference", pa.string())])
     return pa.Table.from_batches([batch.cast(schema) for batch in kept], schema).slice(
         0, _SHOWN_KEYS

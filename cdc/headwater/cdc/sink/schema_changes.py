@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.model.type_changes import holds, wider_type
+from headwater.cdc.sink.appended_rows import check_kind_column
 from headwater.storage.errors import HeadwaterError, Unsupported
 from headwater.storage.schema.evolution import apply_changes
 from headwater.storage.schema.table_schema import TableSchema
@@ -59,9 +60,10 @@ def schema_changes(
         narrowing: What happens when a column of the source can hold less than before.
 
     Raises:
-        Unsupported: The primary key changed, a type is narrower and `narrowing` is FAIL, or the
-            lake does not allow a change.
+        Unsupported: The primary key changed, a type is narrower and `narrowing` is FAIL, a column
+            has the name of that of row kinds, or the lake does not allow a change.
     """
+    check_kind_column(new)
     draft = _Draft(existing, old, new, dict(renames), narrowing)
     changes = draft.changes()
     if not changes:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.queries.names import check_table_name
 from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.sink.appended_rows import APPENDED_KIND, check_kind_column, kind_field
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.options.choices import MergeEngine
@@ -61,15 +62,25 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
     Args:
         source: The table that it follows.
         options: Table options.
+
+    Raises:
+        Unsupported: The source's table has no key, and a column named as that of row kinds.
     """
-    fields = tuple(
+    check_kind_column(source)
+    options = dict(options or {})
+    if not source.primary_key and "bucket-key" not in options:
+        # The number of buckets is meant for tables whose key tells the bucket.
+        options.pop("bucket", None)
+    # The first one: columns that the source gets later are behind the others.
+    kinds = () if source.primary_key else (kind_field(),)
+    fields = [
         DataField(number, column.name, column.type, column.comment or None)
-        for number, column in enumerate(source.columns)
-    )
+        for number, column in enumerate(source.columns, len(kinds))
+    ]
     return Schema(
-        fields,
+        (*kinds, *fields),
         primary_keys=tuple(source.primary_key),
-        options=dict(options or {}),
+        options=options,
         comment=source.comment or None,
     )
 
@@ -142,6 +153,8 @@ def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
         )
         for column in source.columns
     }
+    if not source.primary_key:
+        wanted[APPENDED_KIND] = str(kind_field().type)
     differences = [f"column '{name}' is missing" for name in wanted if name not in existing]
     differences += [f"column '{name}' is not the source's" for name in existing.keys() - wanted]
     for name, type_ in wanted.items():

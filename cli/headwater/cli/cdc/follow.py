@@ -34,6 +34,7 @@ from headwater.cli.cdc.options import (
     Readers,
     Source,
     TableOption,
+    TablesWithoutKey,
     Target,
     TypeMapping,
     Writers,
@@ -69,6 +70,7 @@ def mysql(
     bad_dates: BadDates = None,
     on_drop: OnDrop = None,
     narrowing: Narrowing = None,
+    tables_without_key: TablesWithoutKey = None,
     table_option: TableOption = None,
     batch_seconds: BatchSeconds = None,
     batch_bytes: BatchBytes = None,
@@ -98,6 +100,7 @@ def mysql(
         "bad-dates": bad_dates,
         "on-drop": on_drop,
         "narrowing": narrowing,
+        "tables-without-key": tables_without_key,
         "table-options": pairs(table_option, "--table-option"),
         "batch-seconds": batch_seconds,
         "batch-bytes": batch_bytes,
@@ -142,6 +145,7 @@ def check(
     password_file: PasswordFile = None,
     type_mapping: TypeMapping = None,
     table_option: TableOption = None,
+    tables_without_key: TablesWithoutKey = None,
     as_json: AsJson = False,
 ) -> None:
     """List what keeps a new pipeline from following its tables, each with a remedy.
@@ -150,7 +154,8 @@ def check(
     at, and nothing is created. The exit code is 1 if there is something.
     """
     if file is not None:
-        if source or include or target or exclude or type_mapping or table_option:
+        options_given = (source, include, target, exclude, type_mapping, table_option)
+        if any(options_given) or tables_without_key:
             raise typer.BadParameter("give either a file or options")
         options = _from_file("headwater cdc check", file, {"password_file": password_file})
     else:
@@ -162,6 +167,7 @@ def check(
             "password-file": password_file,
             "type-mapping": type_mapping,
             "table-options": pairs(table_option, "--table-option"),
+            "tables-without-key": tables_without_key,
         }
         options = _options("headwater cdc check", values)
     from headwater.cdc.service.running import check as find

@@ -28,6 +28,7 @@ __all__ = [
     "Readers",
     "Source",
     "TableOption",
+    "TablesWithoutKey",
     "Target",
     "TypeMapping",
     "Writers",
@@ -111,6 +112,15 @@ Narrowing = Annotated[
         rich_help_panel=_ROWS,
         help="Whether a narrowed column keeps its wider type, or the table fails.",
         show_default="keep",
+    ),
+]
+TablesWithoutKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="reject|append",
+        rich_help_panel=_ROWS,
+        help="Whether tables without a primary key are followed, with a row for each change.",
+        show_default="reject",
     ),
 ]
 TableOption = Annotated[

@@ -184,7 +184,7 @@ class WritePlan:
             executor: Runs the compaction.
             identifier: The commit user's number of this commit.
             properties: Free properties of the snapshot.
-            allow_empty: Whether to make a snapshot of added rows when there are none.
+            allow_empty: Whether to make a snapshot when there is nothing to write or to replace.
 
         Returns:
             The snapshot with the rows; None when there was nothing to write or to replace.
@@ -201,23 +201,24 @@ class WritePlan:
             return committed(), due
 
         def committed() -> Snapshot | None:
-            if self.replaced is None:
-                return commit.commit(
+            replaced, since = self.replaced, self.unchanged_since
+            partitions = None if replaced is None else replaced.partitions(self.storage, messages)
+            if partitions is not None:
+                return commit.overwrite(
                     messages,
+                    partitions,
                     identifier=identifier,
                     properties=properties,
-                    allow_empty=allow_empty,
-                    unchanged_since=self.unchanged_since,
+                    unchanged_since=since,
                 )
-            partitions = self.replaced.partitions(self.storage, messages)
-            if partitions is None:
+            if replaced is not None and not allow_empty:
                 return None
-            return commit.overwrite(
+            return commit.commit(
                 messages,
-                partitions,
                 identifier=identifier,
                 properties=properties,
-                unchanged_since=self.unchanged_since,
+                allow_empty=allow_empty,
+                unchanged_since=since,
             )
 
         written, is_due = commit_or_delete(commit, messages, work)

@@ -1,0 +1,91 @@
+"""Reads of a table of the source exactly as it is where a batch of the log ends.
+
+A row of a table without a key is read once, by the snapshot or from the log. MariaDB tells the
+position of a consistent snapshot, where the batch is cut. MySQL does not: there the batch ends at a
+position before which the snapshot began, and it is the table's at that position if the log has no
+change of the table after the position that the snapshot has seen for sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.information_schema import check_definition, keep_definition
+from headwater.cdc.mysql.positions import Position
+from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
+from headwater.cdc.mysql.transactions import LogBatch, LogReader
+from headwater.storage.errors import Conflict
+
+__all__ = ["exact_read"]
+
+# The position is in the log, or about to be.
+_REACH_SECONDS = 5.0
+# All tables of the pipeline wait for a statement that changes this one.
+_LOCK_SECONDS = 1
+# Between two changes of a busy table there may be a millisecond.
+_ATTEMPTS = 10
+
+
+@contextmanager
+def exact_read(
+    source: MySQLSource, reader: LogReader, batch: LogBatch, table: SourceTable
+) -> Iterator[ConsistentRead]:
+    """See a table exactly as it is at the end of a batch, which is read on for that.
+
+    Args:
+        source: The source.
+        reader: Reads the log; its last batch is the one.
+        batch: The batch. The table is seen with all changes in it.
+        table: The table; statements about it wait until this has ended.
+
+    Raises:
+        Conflict: The table has other columns, or changes all the time: try again later.
+        Unavailable: The source cannot be reached.
+    """
+    with MySQLServer(source.address) as server:
+        server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+        for _ in range(_ATTEMPTS):
+            read = _read_between_changes(source, server, reader, batch, table.name)
+            if read is not None:
+                break
+        else:
+            raise Conflict(
+                f"table {table.name} changes too often to be read at one position; it is read when "
+                "it changes less"
+            )
+        # No statement about the table came since the transaction began.
+        check_definition(server, table)
+        yield read
+
+
+def _read_between_changes(
+    source: MySQLSource,
+    server: MySQLServer,
+    reader: LogReader,
+    batch: LogBatch,
+    name: TableName,
+) -> ConsistentRead | None:
+    """See a table exactly as it is at the end of a batch; None if it changed meanwhile."""
+    _read_on(reader, batch, source.position(), name)
+    read = source.begin_read(server, reader.position)
+    # What is defined from here on waits; what was defined before is in the log.
+    keep_definition(server, name)
+    changed = _read_on(reader, batch, read.logged(), name)
+    return None if read.exact is None and changed & {name, None} else read
+
+
+def _read_on(
+    reader: LogReader, batch: LogBatch, end: Position, name: TableName
+) -> frozenset[TableName | None]:
+    changed = reader.read_on(batch, end, _REACH_SECONDS)
+    if changed is None:
+        raise Conflict(
+            f"the log of the source that is before the rows of {name} has not come yet, or has a "
+            "statement; the table is read after it"
+        )
+    if any(name in end.tables for end in batch.xa):
+        raise Conflict(f"table {name} is changed by an XA transaction that is prepared")
+    return changed
