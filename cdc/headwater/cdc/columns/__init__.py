@@ -30,7 +30,6 @@ from headwater.cdc.columns.temporal import (
 from headwater.cdc.columns.text import (
     Charset,
     binary_column,
-    binary_views,
     decode_text,
     fixed_binary_column,
     text_column,
@@ -45,7 +44,6 @@ __all__ = [
     "Offsets",
     "bad_date",
     "binary_column",
-    "binary_views",
     "bit_flags",
     "date_column",
     "date_text_column",

@@ -15,7 +15,6 @@ from headwater.cdc.columns.gather import LogBytes, Nulls, Offsets, validity_bitm
 from headwater.storage.errors import CorruptData
 
 _INLINE_BYTES = 12
-_VIEW = np.dtype([("length", "<i4"), ("prefix", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Charset:
             ) from error
 
 
-def binary_views(
+def _views(
     log: LogBytes, offsets: Offsets, lengths: npt.NDArray[np.int64], nulls: Nulls
 ) -> pa.Array:
     """Make views of byte strings that lie in the log.
@@ -74,23 +73,17 @@ def binary_views(
         nulls: Which of them are null.
 
     Returns:
-        An array of ``binary_view``. Strings of up to 12 bytes are copied into it, others refer to
-        the log's buffer.
+        An array of ``binary_view``, to be cast: the bytes behind a short string are not zero.
+        Strings of up to 12 bytes are copied into it, others refer to the log's buffer.
     """
     rows = len(offsets)
-    views = np.zeros(rows, _VIEW)
-    views["length"] = lengths
-    small = lengths <= _INLINE_BYTES
-    raw = views.view(np.uint8).reshape(rows, 16)
-    if small.any():
-        index = np.flatnonzero(small)
-        size = lengths[index]
-        block = log.gather("V12", offsets[index]).view(np.uint8).reshape(-1, _INLINE_BYTES)
-        raw[index, 4:] = np.where(np.arange(_INLINE_BYTES) < size[:, None], block, 0)
-    if not small.all():
-        index = np.flatnonzero(~small)
-        views["prefix"][index] = log.gather("<u4", offsets[index])
-        views["offset"][index] = offsets[index]
+    views = np.empty((rows, 4), np.int32)
+    # One gather of 16 bytes, of which twelve are needed, is faster than others.
+    views[:, 1:] = log.gather("<c16", offsets).view(np.int32).reshape(rows, 4)[:, :3]
+    views[:, 0] = lengths
+    (large,) = np.nonzero(lengths > _INLINE_BYTES)
+    views[large, 2] = 0
+    views[large, 3] = offsets[large]
     buffers = [validity_bitmap(nulls), pa.py_buffer(views), log.buffer]
     return pa.Array.from_buffers(pa.binary_view(), rows, buffers)
 
@@ -99,7 +92,7 @@ def binary_column(
     log: LogBytes, offsets: Offsets, nulls: Nulls, lengths: npt.NDArray[np.int64]
 ) -> pa.Array:
     """Copy byte strings out of the log, as an array of ``binary``."""
-    return binary_views(log, offsets, lengths, nulls).cast(pa.binary())
+    return _views(log, offsets, lengths, nulls).cast(pa.binary())
 
 
 def fixed_binary_column(
@@ -129,7 +122,7 @@ def text_column(
     Raises:
         CorruptData: A value is not of this charset.
     """
-    return decode_text(binary_views(log, offsets, lengths, nulls), charset)
+    return decode_text(_views(log, offsets, lengths, nulls), charset)
 
 
 def decode_text(values: pa.Array, charset: Charset) -> pa.Array:
