@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
@@ -18,9 +19,10 @@ from headwater.storage.errors import Unavailable
 
 __all__ = ["RowPackets"]
 
-# The size of a packet in three bytes and its number, and the first byte of what it has.
-_HEAD = struct.Struct("<IB")
+# A packet's head is its length in three bytes, and its number, which wraps. One byte more tells
+# whether the packet is a row.
 _HEAD_BYTES = 4
+_HEAD = struct.Struct("<IB")
 _MAX_PACKET = (1 << 24) - 1
 # Rows of so many bytes are decoded together: more do not stay in the processor's caches, and of
 # fewer the calls cost more than the values.
@@ -28,6 +30,15 @@ _DECODED_BYTES = 2 << 20
 _BUFFER_BYTES = 2 * _DECODED_BYTES
 _END, _ERROR = 0xFE, 0xFF
 _END_BYTES = 9
+# Packets are walked from so many offsets at once: each lane has so many bytes, and its first packet
+# begins among the first of them. Heads must be followed by so many others to be believed.
+_LANE_BYTES = 16384
+_SEARCHED_BYTES = 512
+_MIN_WALKED_BYTES = 8 * _LANE_BYTES
+_FOLLOWING_HEADS = 3
+# With fewer, a step of all of them takes longer than one step after the other.
+_MIN_LANES = 32
+_STEPS_AT_ONCE = 8
 
 
 class RowPackets:
@@ -54,14 +65,21 @@ class RowPackets:
             Invalid: The server ends the result with an error.
             Unavailable: The connection is lost.
         """
-        starts: list[int] = []
+        starts: list[Offsets] = []
         at, needed, ended = 0, _HEAD_BYTES, False
         while not ended:
             self._receive(needed)
-            at, needed, ended = self._frame(starts, at)
+            if self._filled - at >= _MIN_WALKED_BYTES:
+                more = _walk(self._buffer, at, self._filled)
+                if len(more):
+                    starts.append(more)
+                    at = int(more[-1]) + self._length(int(more[-1]) - _HEAD_BYTES)
+            begins, at, needed, ended = self._frame(at)
+            if begins:
+                starts.append(np.array(begins, np.int64))
             is_large = needed - at == _HEAD_BYTES + _MAX_PACKET
             if starts and (ended or is_large or at >= _DECODED_BYTES):
-                yield LogBytes([memoryview(self._buffer)[:at]]), np.array(starts, np.int64)
+                yield LogBytes([memoryview(self._buffer)[:at]]), np.concatenate(starts)
                 starts = []
             if not starts:
                 self._drop(at)
@@ -101,17 +119,23 @@ class RowPackets:
         self._buffer[: self._filled - count] = self._buffer[count : self._filled]
         self._filled -= count
 
-    def _frame(self, starts: list[int], at: int) -> tuple[int, int, bool]:
+    def _length(self, at: int) -> int:
+        """The length of what follows the head of a packet."""
+        return int.from_bytes(self._buffer[at : at + 3], "little")
+
+    def _frame(self, at: int) -> tuple[list[int], int, int, bool]:
         """Find the whole rows from an offset on.
 
         Returns:
-            Where they end, where the packet after them ends, and whether the result is at its end.
+            Where they begin and end, where the packet after them ends, and whether the result is at
+            its end.
         """
         data, size = self._buffer, self._filled
+        starts: list[int] = []
         head_at, append = _HEAD.unpack_from, starts.append
         while at + _HEAD_BYTES <= size:
-            # Where a packet begins follows from the one before, so what is done for each is kept
-            # to a minimum. A packet that is not surely a whole row is looked at below.
+            # For what is received in small pieces. A packet that is not surely a whole row is
+            # looked at below.
             while at + _HEAD.size <= size:
                 head, kind = head_at(data, at)
                 end = at + _HEAD_BYTES + (head & _MAX_PACKET)
@@ -121,20 +145,20 @@ class RowPackets:
                 at = end
             if at + _HEAD_BYTES > size:
                 break
-            length = int.from_bytes(data[at : at + 3], "little")
+            length = self._length(at)
             begin, end = at + _HEAD_BYTES, at + _HEAD_BYTES + length
             if end > size or length == _MAX_PACKET:
-                return at, end, False
+                return starts, at, end, False
             kind = data[begin]
             if kind == _END and length < _END_BYTES:
-                return at, end, True
+                return starts, at, end, True
             if kind == _ERROR:
                 code = int.from_bytes(data[begin + 1 : begin + 3], "little")
                 text = data[begin + _END_BYTES : end].decode(errors="replace")
                 raise meaning(self._address, MySQLError(code, text))
-            append(begin)
+            starts.append(begin)
             at = end
-        return at, at + _HEAD_BYTES, False
+        return starts, at, at + _HEAD_BYTES, False
 
     def _large_row(self) -> LogBytes:
         """The row at the beginning of the buffer, which has several packets."""
@@ -142,9 +166,71 @@ class RowPackets:
         length = _MAX_PACKET
         while length == _MAX_PACKET:
             self._receive(_HEAD_BYTES)
-            length = int.from_bytes(self._buffer[:3], "little")
+            length = self._length(0)
             end = _HEAD_BYTES + length
             self._receive(end)
             parts.append(bytes(memoryview(self._buffer)[_HEAD_BYTES:end]))
             self._drop(end)
         return LogBytes(parts)
+
+
+def _walk(buffer: bytearray, at: int, size: int) -> Offsets:
+    """Find whole rows from an offset on, in lock step from several offsets.
+
+    Where a packet begins follows from the one before. So that not each takes a step of its own, the
+    bytes are divided into lanes, and a packet is looked for at the beginning of each. Such a guess
+    is right if the packets of the lane before end exactly there.
+
+    Args:
+        buffer: The bytes.
+        at: Where a packet begins.
+        size: The end of the bytes.
+
+    Returns:
+        Where rows begin, from the first one on. Others may follow.
+    """
+    # Eight bytes at each offset, as NumPy's indexes have eight.
+    heads = np.ndarray((size - 2 * _HEAD_BYTES,), "<i8", buffer, strides=(1,))
+    lanes = np.append(at, _guesses(buffer, heads, at + _LANE_BYTES))
+    if len(lanes) < _MIN_LANES:
+        return lanes[:0]
+    last = len(heads) - 1
+    ends = np.append(lanes[1:], last)
+    steps, begins = [lanes], lanes
+    while len(steps) % _STEPS_AT_ONCE or (begins[:-1] < ends[:-1]).any():
+        after = heads[np.minimum(begins, last)]
+        after &= _MAX_PACKET
+        after += begins
+        after += _HEAD_BYTES
+        begins = after
+        steps.append(begins)
+    walked = np.stack(steps, axis=1)
+    # What follows a lane whose packets do not end where the next one begins is not known.
+    wrong = np.flatnonzero(~(walked[:-1] == ends[:-1, None]).any(axis=1))
+    count = int(wrong[0]) + 1 if len(wrong) else len(lanes)
+    starts = walked[:count][walked[:count] < ends[:count, None]]
+    # Of these packets, only the last one may end later.
+    length = int(heads[starts[-1]]) & _MAX_PACKET
+    if length == _MAX_PACKET or starts[-1] + _HEAD_BYTES + length > size:
+        starts = starts[:-1]
+    begins = starts + _HEAD_BYTES
+    is_row = np.frombuffer(buffer, np.uint8)[begins] < _END
+    return begins if is_row.all() else begins[: int(np.argmin(is_row))]
+
+
+def _guesses(buffer: bytearray, heads: npt.NDArray[np.int64], begin: int) -> Offsets:
+    """Where packets may begin, at most one near the beginning of each lane."""
+    lanes = max(0, (len(heads) - begin - _SEARCHED_BYTES) // _LANE_BYTES)
+    shape, strides = (lanes, _SEARCHED_BYTES), (_LANE_BYTES, 1)
+    windows = np.ndarray(shape, "<u4", buffer, offset=begin if lanes else 0, strides=strides)
+    lane, within = np.nonzero(windows & _MAX_PACKET < _LANE_BYTES)
+    candidates = begins = begin + lane * _LANE_BYTES + within
+    for _ in range(_FOLLOWING_HEADS):
+        head = heads[begins]
+        after = begins + _HEAD_BYTES + (head & _MAX_PACKET)
+        is_inside = after < len(heads)
+        follows = heads[np.where(is_inside, after, 0)]
+        is_next = ((follows >> 24) - (head >> 24)) & 0xFF == 1
+        kept = is_inside & is_next & (follows & _MAX_PACKET < _LANE_BYTES)
+        candidates, begins, lane = candidates[kept], after[kept], lane[kept]
+    return candidates[np.diff(lane, prepend=-1) > 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic, sleep
 
 from headwater.cdc.model.tables import TableName
@@ -201,7 +201,9 @@ class MySQLSource:
         )
 
     @contextmanager
-    def consistent_read(self, after: Position) -> Iterator[ConsistentRead]:
+    def consistent_read(
+        self, after: Position, server: MySQLServer | None = None
+    ) -> Iterator[ConsistentRead]:
         """See the source at one position, which has all transactions of another one.
 
         The log is sent to readers before its transactions can be seen by others, so this waits
@@ -209,11 +211,12 @@ class MySQLSource:
 
         Args:
             after: The position that is to be seen at least.
+            server: A connection to use, which stays open; None opens one.
 
         Raises:
             Unavailable: The server does not reach it, or cannot be reached.
         """
-        with MySQLServer(self.address) as server:
+        with MySQLServer(self.address) if server is None else nullcontext(server) as server:
             exact = self._begin(server, after)
             yield ConsistentRead(self, server, exact)
             server.rows("ROLLBACK")
