@@ -125,6 +125,25 @@ def test_rows_of_several_packets_and_batches(
     assert [len(text) for text in rows["v"]] == lengths
 
 
+def test_bytes_that_look_like_the_heads_of_packets(
+    shop: MySQLServer, shop_source: Address, connection: Connection
+) -> None:
+    rows, size = 6000, 12
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v BLOB)")
+    heads = [bytes([size, 0, 0, number]) + bytes(size) for number in range(30)]
+    shop.rows("INSERT INTO shop.t VALUES (0, %s)", [b"".join(heads)])
+    # Values begin at many offsets of their rows' packets.
+    for first in range(1, rows, 1000):
+        shop.rows(
+            "INSERT INTO shop.t SELECT seq, CONCAT(REPEAT('x', seq % 50), v) "
+            f"FROM shop.t JOIN shop.seq_{first}_to_{first + 999} WHERE id = 0"
+        )
+    table = described(shop)
+    actual = values(connection, shop_source, table)
+    assert actual["id"] == list(range(rows + 1))
+    assert actual["v"] == [b"x" * (number % 50) + b"".join(heads) for number in range(rows + 1)]
+
+
 @pytest.mark.parametrize("columns", [text_columns, prepared_columns])
 def test_a_result_without_rows_and_a_query_that_is_rejected(
     shop: MySQLServer,

@@ -5,8 +5,10 @@ Source: the pages "MySQL Packets" and "Protocol::EOF_Packet" of MySQL's client a
 
 from __future__ import annotations
 
+import select
 import struct
 from collections.abc import Iterator
+from ssl import SSLSocket
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +32,13 @@ _DECODED_BYTES = 2 << 20
 _BUFFER_BYTES = 2 * _DECODED_BYTES
 _END, _ERROR = 0xFE, 0xFF
 _END_BYTES = 9
-# Packets are walked from so many offsets at once: each lane has so many bytes, and its first packet
-# begins among the first of them. Heads must be followed by so many others to be believed.
-_LANE_BYTES = 16384
+_END_LENGTH = b"\x05\x00\x00"
+_WAIT_MILLISECONDS = 20
+# Packets are walked from so many offsets at once, near the beginning of each lane of the bytes. A
+# head must be followed by so many others to be believed.
+_LANES = 128
 _SEARCHED_BYTES = 512
-_MIN_WALKED_BYTES = 8 * _LANE_BYTES
+_MIN_WALKED_BYTES = 4 * _LANES * _SEARCHED_BYTES
 _FOLLOWING_HEADS = 3
 # With fewer, a step of all of them takes longer than one step after the other.
 _MIN_LANES = 32
@@ -54,6 +58,8 @@ class RowPackets:
         self._buffer = bytearray(_BUFFER_BYTES)
         self._filled = 0
         self._is_ahead = True
+        self._poll = select.poll()
+        self._poll.register(connection._sock, select.POLLIN)
 
     def __iter__(self) -> Iterator[tuple[LogBytes, Offsets]]:
         """Read whole rows, some megabytes at a time.
@@ -69,6 +75,8 @@ class RowPackets:
         at, needed, ended = 0, _HEAD_BYTES, False
         while not ended:
             self._receive(needed)
+            while self._filled - at < _DECODED_BYTES and self._has_more():
+                self._receive(self._filled + 1)
             if self._filled - at >= _MIN_WALKED_BYTES:
                 more = _walk(self._buffer, at, self._filled)
                 if len(more):
@@ -113,6 +121,16 @@ class RowPackets:
             return int(self._connection._sock.recv_into(room))
         except OSError as error:
             raise Unavailable(f"the source at {self._address} is lost: {error}") from error
+
+    def _has_more(self) -> bool:
+        """Whether more of the result comes soon: packets are walked faster when there are many."""
+        tail = self._buffer[max(0, self._filled - _END_BYTES) : self._filled]
+        if tail.startswith(_END_LENGTH) and tail.endswith(bytes([_END]), 0, _HEAD_BYTES + 1):
+            return False
+        socket = self._connection._sock
+        # What TLS has decrypted is not seen by the system.
+        is_pending = isinstance(socket, SSLSocket) and socket.pending() > 0
+        return is_pending or bool(self._poll.poll(_WAIT_MILLISECONDS))
 
     def _drop(self, count: int) -> None:
         """Forget the first bytes of the buffer."""
@@ -191,7 +209,7 @@ def _walk(buffer: bytearray, at: int, size: int) -> Offsets:
     """
     # Eight bytes at each offset, as NumPy's indexes have eight.
     heads = np.ndarray((size - 2 * _HEAD_BYTES,), "<i8", buffer, strides=(1,))
-    lanes = np.append(at, _guesses(buffer, heads, at + _LANE_BYTES))
+    lanes = np.append(at, _guesses(buffer, heads, at))
     if len(lanes) < _MIN_LANES:
         return lanes[:0]
     last = len(heads) - 1
@@ -218,19 +236,20 @@ def _walk(buffer: bytearray, at: int, size: int) -> Offsets:
     return begins if is_row.all() else begins[: int(np.argmin(is_row))]
 
 
-def _guesses(buffer: bytearray, heads: npt.NDArray[np.int64], begin: int) -> Offsets:
-    """Where packets may begin, at most one near the beginning of each lane."""
-    lanes = max(0, (len(heads) - begin - _SEARCHED_BYTES) // _LANE_BYTES)
-    shape, strides = (lanes, _SEARCHED_BYTES), (_LANE_BYTES, 1)
-    windows = np.ndarray(shape, "<u4", buffer, offset=begin if lanes else 0, strides=strides)
-    lane, within = np.nonzero(windows & _MAX_PACKET < _LANE_BYTES)
-    candidates = begins = begin + lane * _LANE_BYTES + within
+def _guesses(buffer: bytearray, heads: npt.NDArray[np.int64], at: int) -> Offsets:
+    """Where packets may begin, at most one near the beginning of each lane but the first."""
+    size = (len(heads) - at) // _LANES
+    windows = np.ndarray(
+        (_LANES - 1, _SEARCHED_BYTES), "<u4", buffer, offset=at + size, strides=(size, 1)
+    )
+    lane, within = np.nonzero(windows & _MAX_PACKET < size)
+    candidates = begins = at + (lane + 1) * size + within
     for _ in range(_FOLLOWING_HEADS):
         head = heads[begins]
         after = begins + _HEAD_BYTES + (head & _MAX_PACKET)
         is_inside = after < len(heads)
         follows = heads[np.where(is_inside, after, 0)]
         is_next = ((follows >> 24) - (head >> 24)) & 0xFF == 1
-        kept = is_inside & is_next & (follows & _MAX_PACKET < _LANE_BYTES)
+        kept = is_inside & is_next & (follows & _MAX_PACKET < size)
         candidates, begins, lane = candidates[kept], after[kept], lane[kept]
     return candidates[np.diff(lane, prepend=-1) > 0]
