@@ -73,10 +73,13 @@ class BatchLimits:
     Attributes:
         seconds: The time to collect transactions.
         bytes: The bytes of followed tables' rows in the log.
+        quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
+            `seconds` begin with it.
     """
 
     seconds: float = 5.0
     bytes: int = 128 << 20
+    quiet_seconds: float = 0.0
 
 
 @dataclass
@@ -256,7 +259,8 @@ class LogReader:
             Unavailable: The connection is lost.
         """
         batch = LogBatch(self._position, self._position)
-        deadline = monotonic() + limits.seconds
+        deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
+        is_quiet = limits.quiet_seconds > limits.seconds
         while batch.size < limits.bytes and not batch.changes:
             transaction = self._next(deadline, should_end)
             if transaction is None:
@@ -266,6 +270,8 @@ class LogReader:
                 self._held.appendleft(transaction)
                 break
             self._merge(batch, transaction)
+            if is_quiet and batch.has_content:
+                is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
         self._position = batch.end = self._tracker.position()
         return batch
 

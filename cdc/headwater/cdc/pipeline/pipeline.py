@@ -31,6 +31,8 @@ __all__ = ["Pipeline"]
 
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 _JOINING_SECONDS = 0.2
+# Batches that are one while tables are read and nothing of them changes.
+_READING_BATCHES = 12
 # The properties of the plan of a batch that no table has a part in.
 _EMPTY_BATCH = {"cdc.source-time": "0", "cdc.tables": "[]"}
 
@@ -209,8 +211,7 @@ class _Session:
         self._follow(reader, states)
         number = plan.number + 1
         with self._commit(number, states, reader.position) as commit:
-            limits = BatchLimits(self._batch_seconds(commit), self._settings.batch_bytes)
-            batch = reader.read_batch(limits, lambda: self._should_end(commit))
+            batch = reader.read_batch(self._limits(commit), lambda: self._should_end(commit))
             states = commit.finish_reading(states)
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
@@ -304,11 +305,16 @@ class _Session:
         is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
-    def _batch_seconds(self, commit: BatchCommit) -> float:
-        if self._joining.has_some and not commit.has_feeds:
+    def _limits(self, commit: BatchCommit) -> BatchLimits:
+        settings = self._settings
+        seconds, quiet_seconds = settings.batch_seconds, 0.0
+        if commit.has_feeds and not self._joining.has_some:
+            # Nobody waits for a change. Each commit ends what is read, and leaves files to compact.
+            quiet_seconds = _READING_BATCHES * settings.batch_seconds
+        elif self._joining.has_some and not commit.has_feeds:
             # Tables that wait to be joined wait for a position only.
-            return _JOINING_SECONDS
-        return self._settings.batch_seconds
+            seconds = _JOINING_SECONDS
+        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds)
 
     def _should_end(self, commit: BatchCommit) -> bool:
         if self._stop.is_set():

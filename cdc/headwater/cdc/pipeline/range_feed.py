@@ -24,7 +24,7 @@ from headwater.storage.errors import Conflict, Unavailable
 __all__ = ["FeedResult", "RangeFeed"]
 
 # Of each range that is read.
-_QUEUED_BATCHES = 8
+_QUEUED_BATCHES = 4
 _WAKE_SECONDS = 0.2
 
 _Item = TypeVar("_Item")
