@@ -98,7 +98,8 @@ class RecordedConnection(Connection):  # type: ignore[misc]
         )
 
     def _execute_command(self, command: int, sql: str | bytes) -> None:
-        self.statements.append(sql if isinstance(sql, str) else sql.decode())
+        if isinstance(sql, str):
+            self.statements.append(sql)
         super()._execute_command(command, sql)
 
     def select(self, statement: str) -> Sequence[dict[str, Any]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pymysql.connections import Connection
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.result_sets import text_columns
+from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address, MySQLServer, connected
 from headwater.cdc.mysql.text_values import BadDates, lake_values, select_expression
 from headwater.storage.errors import Invalid
@@ -40,9 +39,9 @@ def described(server: MySQLServer) -> SourceTable:
 def values(connection: Connection, source: Address, table: SourceTable) -> dict[str, list[Any]]:
     """The values of all rows, by column; their types are checked."""
     rows: dict[str, list[Any]] = {column.name: [] for column in table.columns}
-    for batch in text_columns(connection, source, _query(table)):
-        for column, text in zip(table.columns, batch, strict=True):
-            converted = lake_values(text, column, BadDates.NULL)
+    for batch in prepared_columns(connection, source, _query(table)):
+        for column, raw in zip(table.columns, batch, strict=True):
+            converted = lake_values(raw, column, BadDates.NULL)
             assert converted.type == to_arrow(column.type)
             converted.validate(full=True)
             rows[column.name] += converted.to_pylist()
@@ -126,26 +125,65 @@ def test_rows_of_several_packets_and_batches(
     assert [len(text) for text in rows["v"]] == lengths
 
 
-def test_a_result_without_rows_and_a_query_that_is_rejected(
+def test_bytes_that_look_like_the_heads_of_packets(
     shop: MySQLServer, shop_source: Address, connection: Connection
 ) -> None:
-    assert list(text_columns(connection, shop_source, "SELECT 1 FROM DUAL WHERE 0")) == []
+    rows, size = 6000, 12
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v BLOB)")
+    heads = [bytes([size, 0, 0, number]) + bytes(size) for number in range(30)]
+    shop.rows("INSERT INTO shop.t VALUES (0, %s)", [b"".join(heads)])
+    # Values begin at many offsets of their rows' packets.
+    for first in range(1, rows, 1000):
+        shop.rows(
+            "INSERT INTO shop.t SELECT seq, CONCAT(REPEAT('x', seq % 50), v) "
+            f"FROM shop.t JOIN shop.seq_{first}_to_{first + 999} WHERE id = 0"
+        )
+    table = described(shop)
+    actual = values(connection, shop_source, table)
+    assert actual["id"] == list(range(rows + 1))
+    assert actual["v"] == [b"x" * (number % 50) + b"".join(heads) for number in range(rows + 1)]
+
+
+@pytest.mark.parametrize("columns", [text_columns, prepared_columns])
+def test_a_result_without_rows_and_a_query_that_is_rejected(
+    shop: MySQLServer,
+    shop_source: Address,
+    connection: Connection,
+    columns: Callable[[Connection, Address, str], Iterator[Sequence[object]]],
+) -> None:
+    assert list(columns(connection, shop_source, "SELECT 1 FROM DUAL WHERE 0")) == []
     with pytest.raises(Invalid, match="rejects a statement: error 1064"):
-        list(text_columns(connection, shop_source, "SELECT FROM"))
+        list(columns(connection, shop_source, "SELECT FROM"))
     # A mistake that shows only with the rows, after the first of them.
     query = "SELECT (SELECT seq FROM shop.seq_1_to_2 WHERE seq <= a.seq) FROM shop.seq_1_to_3 a"
     with pytest.raises(Invalid, match="more than 1 row"):
-        list(text_columns(connection, shop_source, query))
+        list(columns(connection, shop_source, query))
+    assert list(columns(connection, shop_source, "SELECT 1 FROM DUAL WHERE 0")) == []
 
 
+@pytest.mark.parametrize(
+    ("type_", "literal", "shown"),
+    [
+        ("DATE", "'2024-01-00'", "2024-01-00"),
+        ("DATETIME", "'0000-05-01 23:59:59'", "0000-05-01 23:59:59"),
+        ("DATETIME(3)", "'2024-02-31 01:02:03.04'", "2024-02-31 01:02:03.040"),
+        ("TIMESTAMP(6)", "0", "0000-00-00 00:00:00.000000"),
+        ("TIME", "'-00:00:01'", "-00:00:01"),
+    ],
+)
 def test_a_date_that_the_lake_does_not_have_is_named(
-    shop: MySQLServer, shop_source: Address, connection: Connection
+    shop: MySQLServer,
+    shop_source: Address,
+    connection: Connection,
+    type_: str,
+    literal: str,
+    shown: str,
 ) -> None:
-    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v DATE)")
-    shop.rows("INSERT INTO shop.t VALUES (1, '2024-01-01'), (2, '2024-01-00')")
-    column = described(shop).columns[1]
-    ((_, text),) = text_columns(connection, shop_source, "SELECT * FROM shop.t ORDER BY id")
-    with pytest.raises(Invalid, match="column 'v' has the value '2024-01-00'"):
-        lake_values(text, column)
-    assert lake_values(text, column, BadDates.NULL).null_count == 1
-    assert isinstance(text, pa.Array)
+    shop.rows(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {type_} NULL)")
+    shop.rows("SET sql_mode = 'ALLOW_INVALID_DATES'")
+    shop.rows(f"INSERT INTO shop.t VALUES (1, '2024-01-01'), (2, {literal})")
+    table = described(shop)
+    ((_, raw),) = prepared_columns(connection, shop_source, _query(table))
+    with pytest.raises(Invalid, match=f"column 'v' has the value '{shown}'"):
+        lake_values(raw, table.columns[1])
+    assert lake_values(raw, table.columns[1], BadDates.NULL).null_count == 1

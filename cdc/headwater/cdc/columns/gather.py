@@ -204,11 +204,14 @@ def float_column(cells: Cells, nulls: Nulls, width: int, order: ByteOrder = "lit
 
 
 def primitive_array(values: npt.NDArray[Any], type_: pa.DataType, nulls: Nulls) -> pa.Array:
-    """Make an Arrow array of a fixed-width type from NumPy's values, without a copy."""
-    values = np.ascontiguousarray(values)
+    """Make an Arrow array of a fixed-width type from NumPy's values."""
     assert sys.byteorder == "big" or values.dtype.byteorder in "=|<"
-    buffers = [validity_bitmap(nulls), pa.py_buffer(values)]
-    return pa.Array.from_buffers(type_, len(values), buffers)
+    buffer = pa.py_buffer(b"")
+    if len(values):
+        # A copy in Arrow's memory: that of NumPy would not be used again for anything else.
+        buffer = pa.allocate_buffer(values.nbytes)
+        np.frombuffer(buffer, values.dtype)[:] = values
+    return pa.Array.from_buffers(type_, len(values), [validity_bitmap(nulls), buffer])
 
 
 def validity_bitmap(nulls: Nulls) -> pa.Buffer | None:

@@ -15,7 +15,7 @@ from pymysql.connections import Connection
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.cdc.mysql.literals import text_literals
-from headwater.cdc.mysql.result_sets import text_columns
+from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
 
@@ -103,10 +103,10 @@ def read_range(
     names = [column.name for column in table.columns]
     expressions = ", ".join(map(select_expression, table.columns))
     statement = f"SELECT {expressions} FROM {_named(table)}{_where(table, part)}"
-    for batch in text_columns(connection, address, statement):
+    for batch in prepared_columns(connection, address, statement):
         arrays = [
-            lake_values(text, column, bad_dates)
-            for text, column in zip(batch, table.columns, strict=True)
+            lake_values(values, column, bad_dates)
+            for values, column in zip(batch, table.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, names)
 

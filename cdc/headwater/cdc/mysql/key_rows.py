@@ -18,7 +18,7 @@ from pymysql.connections import Connection
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.cdc.mysql.literals import lake_literals
-from headwater.cdc.mysql.result_sets import text_columns
+from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
 from headwater.storage.errors import Invalid
@@ -200,10 +200,10 @@ def _batches(
     columns: Sequence[SourceColumn],
     bad_dates: BadDates,
 ) -> Iterator[pa.RecordBatch]:
-    for batch in text_columns(connection, address, statement):
+    for batch in prepared_columns(connection, address, statement):
         arrays = [
-            lake_values(text, column, bad_dates)
-            for text, column in zip(batch, columns, strict=True)
+            lake_values(values, column, bad_dates)
+            for values, column in zip(batch, columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
 

@@ -314,7 +314,9 @@ class MySQLSource:
         )
 
     @contextmanager
-    def consistent_read(self, after: Position) -> Iterator[ConsistentRead]:
+    def consistent_read(
+        self, after: Position, server: MySQLServer | None = None
+    ) -> Iterator[ConsistentRead]:
         """See the source at one position, which has all transactions of another one.
 
         The log is sent to readers before its transactions can be seen by others, so this waits
@@ -322,13 +324,18 @@ class MySQLSource:
 
         Args:
             after: The position that is to be seen at least.
+            server: A connection to use, which stays open; None opens one.
 
         Raises:
             Unavailable: The server does not reach it, or cannot be reached.
         """
-        with MySQLServer(self.address) as server:
-            # It ends with its connection, whether all of a result is read or not.
+        if server is not None:
             yield self.begin_read(server, after)
+            server.rows("ROLLBACK")
+            return
+        with MySQLServer(self.address) as own_server:
+            # It ends with its connection, whether all of a result is read or not.
+            yield self.begin_read(own_server, after)
 
     def begin_read(self, server: MySQLServer, after: Position) -> ConsistentRead:
         """Begin a transaction as `consistent_read`, in place of one that the connection has."""

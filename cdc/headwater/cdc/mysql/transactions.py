@@ -78,10 +78,13 @@ class BatchLimits:
     Attributes:
         seconds: The time to collect transactions.
         bytes: The bytes of followed tables' rows in the log.
+        quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
+            `seconds` begin with it.
     """
 
     seconds: float = 5.0
     bytes: int = 128 << 20
+    quiet_seconds: float = 0.0
 
 
 @dataclass
@@ -275,7 +278,8 @@ class LogReader:
             Unavailable: The connection is lost.
         """
         batch = self._new_batch()
-        deadline = monotonic() + limits.seconds
+        deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
+        is_quiet = limits.quiet_seconds > limits.seconds
         while (batch.size < limits.bytes or not self._tracker.is_start) and not batch.changes:
             if self._tracker.is_start:
                 transaction = self._next(deadline, should_end)
@@ -289,6 +293,8 @@ class LogReader:
                 self._held.appendleft(transaction)
                 break
             self._merge(batch, transaction)
+            if is_quiet and batch.has_content:
+                is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
         self._position = batch.end = self._tracker.position()
         return batch
 

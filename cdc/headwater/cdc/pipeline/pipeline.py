@@ -31,6 +31,8 @@ __all__ = ["Pipeline"]
 
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 _JOINING_SECONDS = 0.2
+# Batches that are one while tables are read and nothing of them changes.
+_READING_BATCHES = 12
 # The properties of the plan of a batch that no table has a part in.
 _EMPTY_BATCH = {"cdc.source-time": "0", "cdc.tables": "[]"}
 
@@ -224,7 +226,7 @@ class _Session:
         self._follow(reader, states)
         number = plan.number + 1
         with self._commit(number, states, reader.position) as commit:
-            limits = BatchLimits(self._batch_seconds(states, commit), self._settings.batch_bytes)
+            limits = self._limits(states, commit)
             batch = reader.read_batch(limits, lambda: self._should_end(commit))
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
@@ -323,14 +325,19 @@ class _Session:
         is_quiet = monotonic() - self._recorded > self._settings.quiet_seconds
         return moved and (is_quiet or self._goal is not None or self._stop.is_set())
 
-    def _batch_seconds(self, states: States, commit: BatchCommit) -> float:
+    def _limits(self, states: States, commit: BatchCommit) -> BatchLimits:
+        settings = self._settings
+        seconds, quiet_seconds = settings.batch_seconds, 0.0
         waits = self._joining.has_some or any(
             state.awaits_snapshot and not state.reason for state in states.values()
         )
-        if waits and not commit.has_feeds:
-            # They wait for a position only.
-            return _JOINING_SECONDS
-        return self._settings.batch_seconds
+        if commit.has_feeds and not waits:
+            # Nobody waits for a change. Each commit ends what is read, and leaves files to compact.
+            quiet_seconds = _READING_BATCHES * settings.batch_seconds
+        elif waits and not commit.has_feeds:
+            # Tables that wait for their rows wait for a position only.
+            seconds = _JOINING_SECONDS
+        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds)
 
     def _should_end(self, commit: BatchCommit) -> bool:
         if self._stop.is_set():

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from threading import Event, Lock, Thread
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
 from headwater.cdc.mysql.positions import Position, union
+from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.storage.errors import Conflict, Unavailable
 
 __all__ = ["FeedResult", "RangeFeed"]
 
-_QUEUED_BATCHES = 8
+# Of each range that is read.
+_QUEUED_BATCHES = 4
 _WAKE_SECONDS = 0.2
+
+_Item = TypeVar("_Item")
+_RangeRows: TypeAlias = "queue.Queue[pa.RecordBatch | None]"
+"""The rows of a range; None ends them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ class FeedResult:
 class RangeFeed:
     """Reads ranges of a table by threads, until it is told to end.
 
-    Rows that several threads read come in any order: their keys are different ones.
+    Rows come in the order of the ranges, whichever thread reads them: the lake's writer need not
+    sort rows whose keys it orders as the source does.
 
     Args:
         source: The source.
@@ -73,7 +82,8 @@ class RangeFeed:
         self._source, self._table, self._lake_table = source, table, lake_table
         self._seen, self._settings = seen, settings
         self._closing, self._aborted = Event(), Event()
-        self._queue: queue.Queue[pa.RecordBatch | None] = queue.Queue(_QUEUED_BATCHES)
+        # The ranges in their order; each thread ends with a None.
+        self._begun: queue.Queue[_RangeRows | None] = queue.Queue()
         self._lock = Lock()
         self._error: Exception | None = None
         self._until = after if after else None
@@ -119,18 +129,21 @@ class RangeFeed:
         """
         ended = 0
         while ended < len(self._threads):
-            try:
-                batch = self._queue.get(timeout=_WAKE_SECONDS)
-            except queue.Empty:
-                if self._aborted.is_set():
-                    raise Unavailable(f"ranges of {self._table.name} were given up") from None
-                continue
-            if batch is None:
+            rows = self._take(self._begun)
+            if rows is None:
                 ended += 1
                 continue
-            yield batch
+            while (batch := self._take(rows)) is not None:
+                yield batch
         if self._error is not None:
             raise self._error
+
+    def _take(self, items: queue.Queue[_Item]) -> _Item:
+        while True:
+            with suppress(queue.Empty):
+                return items.get(timeout=_WAKE_SECONDS)
+            if self._aborted.is_set():
+                raise Unavailable(f"ranges of {self._table.name} were given up")
 
     def result(self) -> FeedResult:
         """How far it came; waits for its threads, whose rows somebody must take."""
@@ -169,18 +182,20 @@ class RangeFeed:
     def _run(self) -> None:
         try:
             # A table that is another one than expected is read in one of the next batches.
-            with suppress(Conflict):
-                while self._read_next():
+            with suppress(Conflict), ExitStack() as stack:
+                # One connection for all of the thread's ranges, if it gets any.
+                connect = cache(lambda: stack.enter_context(MySQLServer(self._source.address)))
+                while self._read_next(connect):
                     pass
         except Exception as error:  # noqa: BLE001 - it is raised by `batches`
             self._error = self._error or error
         finally:
             self._closing.set()
-            self._put(None)
+            self._begun.put(None)
             with self._lock:
                 self._running -= 1
 
-    def _read_next(self) -> bool:
+    def _read_next(self, connect: Callable[[], MySQLServer]) -> bool:
         """Read a range; whether there may be more."""
         with self._lock:
             if self._closing.is_set():
@@ -191,13 +206,15 @@ class RangeFeed:
                 # Another thread would find no more ranges, as if there were none.
                 self._closing.set()
                 raise
+            rows: _RangeRows = queue.Queue(_QUEUED_BATCHES)
+            self._begun.put(rows)
             number, before = self._given, self._until
             self._given, self._until = number + 1, part.until
             if part.until is None or self._is_planned:
                 # No thread looks for a range after the last one.
                 self._closing.set()
         try:
-            self._read(part)
+            self._read(part, rows, connect())
         except BaseException:
             # Those that other threads read after it are read again.
             with self._lock:
@@ -205,33 +222,36 @@ class RangeFeed:
                 if self._failed is None or number < self._failed[0]:
                     self._failed = number, before
             raise
+        finally:
+            self._put(rows, None)
         if part.until is None:
             self._reached_end = True
         return True
 
-    def _read(self, part: KeyRange) -> None:
+    def _read(self, part: KeyRange, rows: _RangeRows, server: MySQLServer) -> None:
         source = self._source
-        with source.consistent_read(self._seen) as read:
+        with source.consistent_read(self._seen, server) as read:
             read.check(self._table)
             for batch in read_range(
-                read.server.connection,
+                server.connection,
                 source.address,
                 self._lake_table,
                 part,
                 self._settings.bad_dates,
             ):
-                self._rows += batch.num_rows
+                with self._lock:
+                    self._rows += batch.num_rows
                 if self._keep:
                     self.kept.append(batch.select(self._keep))
-                if not self._put(batch):
-                    return
+                if not self._put(rows, batch):
+                    raise Unavailable(f"ranges of {self._table.name} were given up")
             settled = read.settled()
         with self._lock:
             self._settled = union(self._settled, settled)
 
-    def _put(self, batch: pa.RecordBatch | None) -> bool:
+    def _put(self, rows: _RangeRows, batch: pa.RecordBatch | None) -> bool:
         while not self._aborted.is_set():
             with suppress(queue.Full):
-                self._queue.put(batch, timeout=_WAKE_SECONDS)
+                rows.put(batch, timeout=_WAKE_SECONDS)
                 return True
         return False

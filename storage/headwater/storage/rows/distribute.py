@@ -85,6 +85,9 @@ def distribute(storage: TableStorage, rows: pa.Table, place: Placement) -> Bucke
     numbers = place(partitions, codes, rows)
     least = int(numbers.min())
     span = int(numbers.max()) - least + 1
+    if len(partitions) == 1 and span == 1:
+        bucket = (partitions[0], least)
+        return BucketRows(rows, [bucket], None, np.array([rows.num_rows], np.int64))
     codes = codes * span + (numbers - least)
     present, codes = _dense(codes, len(partitions) * span)
     names = [(partitions[int(code) // span], int(code) % span + least) for code in present]

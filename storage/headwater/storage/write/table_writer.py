@@ -329,10 +329,8 @@ class TableWriter:
     def _flush(self, *, everything: bool) -> None:
         if not self._buffer:
             return
-        whole = pa.concat_tables(self._buffer).combine_chunks()
-        self._buffer.clear()
+        batches = _gathered(self._buffer)
         self._buffered_bytes = 0
-        batches = whole.to_batches()
         for batch in batches:
             # More than one only if their text is too large for Arrow to hold in one.
             self._flush_batch(pa.Table.from_batches([batch]), everything or len(batches) > 1)
@@ -433,6 +431,24 @@ class TableWriter:
                 last = known.get(bucket, -1) if isinstance(known, Mapping) else known(*bucket)
             self._next_sequence[bucket] = last + 1
         return self._next_sequence[bucket]
+
+
+def _gathered(tables: list[pa.Table]) -> list[pa.RecordBatch]:
+    """The rows of some tables, which are taken from the list, in as few batches as can be.
+
+    Each column is copied when those before it have given up their parts: all columns at once would
+    take twice the memory.
+    """
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    schema, columns = whole.schema, whole.columns
+    del whole
+    for at, column in enumerate(columns):
+        columns[at] = None
+        columns[at] = column.combine_chunks()
+        del column
+    batches: list[pa.RecordBatch] = pa.table(columns, schema=schema).to_batches()
+    return batches
 
 
 def _fullest(groups: BucketRows) -> list[int]:

@@ -102,7 +102,7 @@ class FixedBuckets(WithoutIndex):
         total = self.storage.schema.table_options.bucket
         if total < 1 and self.storage.schema.primary_keys:
             raise Invalid(f"table {self.storage.name} has no fixed buckets that rows belong to")
-        if total < 1:
+        if total <= 1:
             # Paimon puts the files of an unbucketed table into bucket 0.
             return np.zeros(rows.num_rows, np.int32)
         return hashed_buckets(self.storage, rows, total)
