@@ -13,7 +13,6 @@ from headwater.cdc.mysql.unlogged_changes import unlogged_changes
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
-from headwater.cdc.sink.appended_rows import check_kind_column
 from headwater.cdc.sink.target_tables import check_options
 from headwater.client.lake import Lake
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unsupported
@@ -51,7 +50,6 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
                 )
             )
     findings += (finding for finding in tables.findings if finding.table in chosen)
-    findings += _kind_columns(followed)
     findings += _privileges(server, followed)
     findings += _clashes(chosen, settings.target)
     options = _options(settings.table_options)
@@ -60,17 +58,6 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
         lake, settings, followed, is_new_checked=not options
     )
     return findings
-
-
-def _kind_columns(tables: Sequence[SourceTable]) -> Iterator[Finding]:
-    """Tables that have a column of the name that the lake needs."""
-    for table in tables:
-        try:
-            check_kind_column(table)
-        except Unsupported as error:
-            subject, _, problem = error.message.partition(" has ")
-            problem, _, remedy = problem.partition("; ")
-            yield Finding(subject, f"it has {problem}", remedy, table.name)
 
 
 def _privileges(server: MySQLServer, tables: Sequence[SourceTable]) -> Iterator[Finding]:

@@ -166,7 +166,7 @@ def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
             f"its primary key is ({', '.join(schema.primary_keys)}), and ({key}) is needed"
         )
     outside = [name for name in schema.partition_keys if name not in source.primary_key]
-    if outside and not schema.crosses_partitions:
+    if source.primary_key and outside and not schema.crosses_partitions:
         differences.append(
             f"its partition column '{outside[0]}' is not in the primary key, so that a row that "
             "moves would be in two partitions unless bucket is -1"
