@@ -23,7 +23,7 @@ from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
@@ -131,7 +131,7 @@ class SchemaEvents:
         if not state.is_followed:
             return
         if isinstance(change, Truncate):
-            self._targets.open(state.target).truncate()
+            self._truncate(event, name, state)
             return
         if not change.dropped:
             return
@@ -141,6 +141,20 @@ class SchemaEvents:
                 event.states[other] = read_again(
                     event.states[other], f"a foreign key of {name} was dropped", event.batch.end
                 )
+
+    def _truncate(self, event: _Event, name: TableName, state: TableState) -> None:
+        try:
+            # By its number, so that a process that is late removes no rows that came after it. The
+            # user is another one, as the batch's rows of the table have the pipeline's number.
+            self._targets.open(state.target).truncate(
+                commit_user=f"{commit_user(self._settings.name)}-truncate",
+                commit_identifier=event.number,
+                properties={"cdc.batch": str(event.number)},
+            )
+        except (Unavailable, Conflict) as error:
+            raise Unavailable(error.message) from error
+        except HeadwaterError as error:
+            event.states[name] = quarantined(state, error.message, event.batch.end)
 
     def _alter(self, event: _Event) -> None:
         """Apply the changes of columns, those of a table together."""
