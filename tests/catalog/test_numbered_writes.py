@@ -367,6 +367,21 @@ def test_embedded_and_served_know_the_same_numbers(
             assert rows(tables[0]) == expected(*range(1, 6))
 
 
+def test_a_truncation_that_is_repeated_keeps_later_rows(lake: Lake) -> None:
+    table = lake.create_table("sales.t", SCHEMA, primary_keys=["k"], options={"bucket": "1"})
+    write(table, 0)
+    made = table.truncate(commit_user="other", commit_identifier=1, properties={"a": "b"})
+    assert made is not None
+    assert made.properties["a"] == "b"
+    assert rows(table) == expected()
+    write(table, 1)
+    assert table.truncate(commit_user="other", commit_identifier=1) is None
+    assert rows(table) == expected(1)
+    assert table.truncate(commit_user="other", commit_identifier=2) is not None
+    assert table.truncate() is not None
+    assert rows(table) == expected()
+
+
 # Races ----------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
@@ -44,20 +44,23 @@ class EndingLake:
         if name not in (self._step, "table"):
             return real
 
-        def call(first: Any, *arguments: Any, **options: Any) -> Any:
-            is_it = self._is_table or self._subject == str(first)
+        def call(*arguments: Any, **options: Any) -> Any:
+            is_it = self._is_table or self._subject == str(arguments[0])
             if name == self._step and is_it and not self._is_done:
-                raise EndedError
-            result = real(first, *arguments, **options)
-            if name == self._step and is_it:
-                raise EndedError
+                self._end()
+            result = real(*arguments, **options)
+            if name == self._step and is_it and self._is_done:
+                self._end()
             if name == "table" and is_it:
-                return EndingLake(
+                return type(self)(
                     result, self._step, self._subject, is_done=self._is_done, is_table=True
                 )
             return result
 
         return call
+
+    def _end(self) -> None:
+        raise EndedError
 
 
 class EndingProgress(ProgressLog):
@@ -159,6 +162,53 @@ def test_a_renamed_table(origin: Origin, follower: Follower) -> None:
     ends(follower, "rename_table", "t", is_done=True)
     follower.once()
     follower.check("t", "v")
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("step", ["write", "truncate"])
+def test_a_truncated_table(origin: Origin, follower: Follower, step: str, is_done: bool) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.run("UPDATE t SET a = 7", "TRUNCATE TABLE t", "INSERT INTO t VALUES (1, 0, 0, 'new')")
+    ends(follower, step, "t", is_done=is_done)
+    origin.run("INSERT INTO t VALUES (2, 0, 0, 'new')")
+    follower.once()
+    follower.check("t")
+
+
+class PausingLake(EndingLake):
+    """A lake whose user pauses at a step, once, while something else happens."""
+
+    pauses: ClassVar[list[Callable[[], None]]] = []
+
+    def _end(self) -> None:
+        if self.pauses:
+            self.pauses.pop()()
+
+
+def test_a_process_that_truncates_after_another_has_gone_on(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    lake = follower.lake
+    other = Follower(origin, lake)
+
+    def overtake() -> None:
+        # The source takes the process for gone, and its lock is free.
+        for number in _processes(origin, "id <> CONNECTION_ID() AND user = 'headwater'"):
+            with suppress(HeadwaterError):
+                origin.run(f"KILL {number}")
+        other.once()
+        other.check("t")
+
+    origin.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (1, 0, 0, 'new')")
+    PausingLake.pauses = [overtake]
+    follower.lake = PausingLake(lake, "truncate", "lake.t")  # type: ignore[assignment]
+    follower.once()
+    follower.lake = lake
+    assert not PausingLake.pauses
+    follower.check("t")
 
 
 @pytest.mark.parametrize("image", ["FULL", "MINIMAL"])

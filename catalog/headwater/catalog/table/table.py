@@ -220,10 +220,30 @@ class Table(TableUpkeep):
             lambda: self._written(wanted, data, number, properties, executor),
         )
 
-    def truncate(self) -> Snapshot:
-        """Delete all rows as one commit."""
+    def truncate(
+        self,
+        *,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Delete all rows as one commit.
+
+        Args:
+            commit_user, commit_identifier: As for `write`: rows that came after the commit of this
+                number stay when it is repeated.
+            properties: Free properties of the snapshot.
+
+        Returns:
+            The snapshot; None when the commit of this number was made before.
+        """
+        properties = _texts(properties)
+        number = CommitNumber.checked(self.name, commit_user, commit_identifier)
+        commit = self._new_commit(CommitOperation.TRUNCATE, user=commit_user)
+        if number.last_committed(commit) is not None:
+            return None
         whole = PartitionFilter.whole_table(self._storage)
-        snapshot = self._new_commit(CommitOperation.TRUNCATE).overwrite([], whole)
+        snapshot = commit.overwrite([], whole, identifier=number.identifier, properties=properties)
         self._kept_up(snapshot)
         return snapshot
 

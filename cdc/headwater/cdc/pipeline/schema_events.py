@@ -27,7 +27,6 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
-from headwater.cdc.sink.appended_rows import appended_schema
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
 from headwater.storage.schema.change import SetOption
@@ -155,18 +154,21 @@ class SchemaEvents:
                 )
 
     def _truncate(self, event: _Event, name: TableName, state: TableState) -> None:
-        table = self._targets.open(state.target)
-        if not state.is_appended:
-            table.truncate()
-        elif not state.awaits_snapshot:
-            lake_table = self._targets.lake_table(state.target, state.source_table(name))
-            # By its number: a process that is late must not remove rows that came after it.
-            table.overwrite(
-                appended_schema(lake_table).empty_table(),
-                commit_user=commit_user(self._settings.name),
+        if state.awaits_snapshot:
+            # All rows of the lake's table are replaced.
+            return
+        try:
+            # By its number, so that a process that is late removes no rows that came after it. The
+            # user is another one, as the batch's rows of the table have the pipeline's number.
+            self._targets.open(state.target).truncate(
+                commit_user=f"{commit_user(self._settings.name)}-truncate",
                 commit_identifier=event.number,
                 properties=commit_properties(event.number, event.batch),
             )
+        except (Unavailable, Conflict) as error:
+            raise Unavailable(error.message) from error
+        except HeadwaterError as error:
+            event.states[name] = quarantined(state, error.message, event.batch.end)
 
     def _alter(self, event: _Event) -> None:
         """Apply the changes of columns, those of a table together."""

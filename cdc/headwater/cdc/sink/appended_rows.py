@@ -48,7 +48,7 @@ def check_kind_column(table: SourceTable) -> None:
         if not table.primary_key and column.name.lower() == APPENDED_KIND:
             raise Unsupported(
                 f"column {table.name}.{column.name} has the name of the lake's column of row "
-                "kinds; rename it, or leave the table out"
+                "kinds; rename it"
             )
 
 
