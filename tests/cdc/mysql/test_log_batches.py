@@ -1,0 +1,38 @@
+"""Batches of the log of a MariaDB server."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+
+import pytest
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import BatchLimits
+
+pytestmark = pytest.mark.mariadb
+
+NAME = TableName("shop", "t")
+LIMITS = BatchLimits(0.05, quiet_seconds=3600)
+MAX_ASKED = 50
+
+
+def test_a_batch_without_a_limit_ends_soon_after_its_first_change(
+    shop: MySQLServer, shop_source: Address
+) -> None:
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    asked = itertools.count(1)
+    with (
+        closing(MySQLSource(shop_source)) as source,
+        closing(source.open_log(source.position(), 1 << 20, lambda _: True)) as reader,
+    ):
+        reader.follow([NAME])
+        quiet = reader.read_batch(LIMITS, lambda: next(asked) == MAX_ASKED)
+        assert next(asked) > MAX_ASKED
+        assert not quiet.has_content
+        shop.rows("INSERT INTO shop.t VALUES (1)")
+        changed = reader.read_batch(LIMITS, lambda: next(asked) > 2 * MAX_ASKED)
+        assert next(asked) < 2 * MAX_ASKED
+    assert list(changed.rows) == [NAME]
