@@ -86,11 +86,6 @@ def take_row_kinds(
 def _numbers(row_kinds: pa.Array | pa.ChunkedArray, name: str) -> npt.NDArray[np.int8]:
     if pa.types.is_dictionary(row_kinds.type):
         row_kinds = row_kinds.cast(row_kinds.type.value_type)
-    if pa.types.is_int8(row_kinds.type) and not row_kinds.null_count:
-        # What a stream's batches have, all of which are checked.
-        plain: npt.NDArray[np.int8] = row_kinds.to_numpy()
-        if not len(plain) or (plain.min() >= 0 and plain.max() <= RowKind.DELETE):
-            return plain
     if pa.types.is_integer(row_kinds.type):
         valid = pc.and_(pc.greater_equal(row_kinds, 0), pc.less_equal(row_kinds, 3))
         numbers = row_kinds
