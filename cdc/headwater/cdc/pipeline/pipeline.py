@@ -117,7 +117,7 @@ class _Session:
         self._events = SchemaEvents(
             source, self._settings, self._targets, self._cascades, self._progress
         )
-        self._recorded = monotonic()
+        self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
 
@@ -343,8 +343,15 @@ class _Session:
         if self._stop.is_set():
             return True
         if commit.has_feeds:
-            return commit.is_read
+            return commit.is_read or self._is_asked()
         return self._goal is not None
+
+    def _is_asked(self) -> bool:
+        """Whether another process asks for something; looked up once in a batch's usual time."""
+        if monotonic() < self._next_look:
+            return False
+        self._next_look = monotonic() + self._settings.batch_seconds
+        return not self._state.requests().keys() <= set(self._obeyed_requests)
 
     def _follow(self, reader: LogReader, states: States) -> None:
         reader.follow([name for name, state in states.items() if state.is_followed])
