@@ -151,7 +151,7 @@ def test_a_batch_after_the_snapshot_that_is_interrupted(
     origin.run(TABLE, ROWS)
     appending.once()
     origin.run(statement)
-    step = "overwrite" if statement.startswith("TRUNCATE") else "write"
+    step = "truncate" if statement.startswith("TRUNCATE") else "write"
     ends(appending, step, "t", is_done=is_done)
     origin.run(*CHANGES)
     appending.once()
