@@ -220,6 +220,7 @@ def test_a_database_that_is_not_logged(servers: Servers, lake: Lake, setting: st
         follower.once()
 
 
+@pytest.mark.parametrize("servers", [MARIADB, MYSQL], indirect=True)
 def test_a_replica_that_does_not_log_what_it_replicates(servers: Servers, lake: Lake) -> None:
     name = "log_replica_updates" if servers.is_mysql else "log_slave_updates"
     primary, replica = servers.start(1), servers.start(2, f"--{name.replace('_', '-')}=OFF")
