@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from threading import Event
 
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.key_ranges import KeyRange, read_range
-from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.source import ConsistentRead
-from headwater.cdc.mysql.transactions import TableRows
-from headwater.cdc.pipeline.log_rows import LogRows, ReadAgainError
-from headwater.cdc.pipeline.range_feed import RangeFeed
+from headwater.cdc.pipeline.batch_part import BatchPart
+from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.table_part import AbortedError
 from headwater.cdc.sink.appended_rows import added_rows, appended_rows, appended_schema
 
 __all__ = ["AppendPart"]
 
-_OPEN_SECONDS = 0.2
 
-
-class AppendPart:
+class AppendPart(BatchPart):
     """The rows of a table in a batch: those of the log, or all rows of the source.
 
     Rows of the log are appended. All rows of the source replace what the lake's table has, so that
@@ -41,10 +35,6 @@ class AppendPart:
             rows.
     """
 
-    feed: RangeFeed | None = None
-    deletes = False
-    ahead: Position | None = None
-
     def __init__(
         self,
         table: Table,
@@ -53,43 +43,14 @@ class AppendPart:
         settings: PipelineSettings,
         snapshot: ConsistentRead | None = None,
     ) -> None:
+        super().__init__(table)
         self.snapshot = snapshot
-        self._table, self._address, self._lake_table = table, address, lake_table
-        self._settings = settings
-        self._closed, self._aborted = Event(), Event()
-        self._runs: Sequence[TableRows] = ()
-        self._reread: str | None = None
+        self._address, self._lake_table, self._settings = address, lake_table, settings
         self._rows = 0
 
-    def close(self, runs: Sequence[TableRows], end: Position, keys: pa.Table | None = None) -> None:
-        """Give it the log's rows; the batch is planned."""
-        del end, keys
-        self._runs = runs
-        self._closed.set()
-
-    def read_again(self, reason: str) -> None:
-        """End it without a commit, as all of the table is read again."""
-        self._reread = reason
-        self._closed.set()
-
-    def abort(self) -> None:
-        """End it without a commit."""
-        self._aborted.set()
-        self._closed.set()
-
     def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
-        """Write the rows and commit them, once.
-
-        Returns:
-            How many rows.
-
-        Raises:
-            ReadAgainError: The table must be read again.
-            HeadwaterError: A value cannot be in the lake, or the lake or the source is not there.
-        """
-        while not self._closed.wait(_OPEN_SECONDS):
-            pass
-        self._check()
+        """Write the rows and commit them, once; see `BatchPart.commit`."""
+        self._wait_until_closed()
         schema = appended_schema(self._lake_table)
         write = self._table.write if self.snapshot is None else self._table.overwrite
         with closing(self._batches(schema)) as batches:
@@ -104,7 +65,7 @@ class AppendPart:
             for batch in read_range(
                 connection, self._address, self._lake_table, KeyRange(), bad_dates
             ):
-                self._check()
+                self._wait_until_closed()
                 self._rows += batch.num_rows
                 yield added_rows(batch, schema)
             return
@@ -113,9 +74,3 @@ class AppendPart:
         for batch in log_rows.batches():
             self._rows += batch.num_rows
             yield appended_rows(batch, schema)
-
-    def _check(self) -> None:
-        if self._aborted.is_set():
-            raise AbortedError(f"table {self._table.name}: the batch was given up")
-        if self._reread is not None:
-            raise ReadAgainError(self._reread)

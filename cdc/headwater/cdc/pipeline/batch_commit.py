@@ -16,6 +16,7 @@ from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.transactions import LogBatch, LogReader
 from headwater.cdc.pipeline.append_part import AppendPart
+from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.exact_reads import exact_read
 from headwater.cdc.pipeline.log_rows import ReadAgainError
@@ -84,7 +85,7 @@ class BatchCommit:
         self._cascades, self._user = cascades, commit_user(settings.name)
         self._number, self._states, self._seen = number, states, seen
         self._is_repeated = is_repeated
-        self._parts: dict[TableName, TablePart | AppendPart] = {}
+        self._parts: dict[TableName, BatchPart] = {}
         # Transactions of the source that are open until the batch is committed.
         self._open = ExitStack()
         self._running: dict[TableName, Future[int]] = {}
@@ -292,7 +293,7 @@ class BatchCommit:
         if part is not None:
             self._run(name, part)
 
-    def _run(self, name: TableName, part: TablePart | AppendPart) -> None:
+    def _run(self, name: TableName, part: BatchPart) -> None:
         self._parts[name] = part
         self._running[name] = self._workers.submit(
             part.commit, self._user, self._number, lambda: self._properties
@@ -306,9 +307,7 @@ class BatchCommit:
         read = self._open.enter_context(exact_read(self._source, reader, batch, source_table))
         self._run(name, AppendPart(table, self._source.address, lake_table, self._settings, read))
 
-    def _part(
-        self, name: TableName, state: TableState, *, reads: bool
-    ) -> TablePart | AppendPart | None:
+    def _part(self, name: TableName, state: TableState, *, reads: bool) -> BatchPart | None:
         table = self._targets.open(state.target)
         source_table = state.source_table(name)
         if self._is_repeated and (table.last_committed(self._user) or -1) >= self._number:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from threading import Event
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,25 +13,19 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import TableRows
+from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
-from headwater.cdc.pipeline.log_rows import LogRows, ReadAgainError, row_schema, with_kind
+from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
 from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.errors import Invalid
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 
-__all__ = ["AbortedError", "TablePart"]
-
-_OPEN_SECONDS = 0.2
+__all__ = ["TablePart"]
 
 
-class AbortedError(Unavailable):
-    """The batch ends without this part."""
-
-
-class TablePart:
+class TablePart(BatchPart):
     """The rows of a table in a batch: of ranges, then of the log, then of single keys.
 
     It is written by a thread while ranges are read; `close` gives it the log's rows, and only then
@@ -64,45 +57,22 @@ class TablePart:
         feed: RangeFeed | None = None,
         deletes: bool = False,
     ) -> None:
+        super().__init__(table)
         self.feed, self.deletes = feed, deletes
-        self._table, self._source, self._lake_table = table, source, lake_table
+        self._source, self._lake_table = source, lake_table
         self._source_table, self._settings = source_table, settings
-        self._seen = self._end = seen
-        self._closed, self._aborted = Event(), Event()
-        self._runs: Sequence[TableRows] = ()
-        self._keys: pa.Table | None = None
-        self._reread: str | None = None
+        self._seen = seen
         self.log_rows: LogRows | None = None
         self.range_rows = 0
-        self.ahead: Position | None = None
-
-    def close(self, runs: Sequence[TableRows], end: Position, keys: pa.Table | None = None) -> None:
-        """Give it the log's rows, where the batch ends, and keys to read then; it is planned."""
-        self._runs, self._end, self._keys = runs, end, keys
-        self._closed.set()
-
-    def read_again(self, reason: str) -> None:
-        """End it without a commit, as all of the table is read again."""
-        self._reread = reason
-        self._closed.set()
 
     def abort(self) -> None:
-        """End it without a commit."""
-        self._aborted.set()
-        self._closed.set()
+        """End it without a commit, and the reading of its ranges."""
+        super().abort()
         if self.feed is not None:
             self.feed.abort()
 
     def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
-        """Write the rows and commit them, once.
-
-        Returns:
-            How many rows.
-
-        Raises:
-            ReadAgainError: The table must be read again.
-            HeadwaterError: A value cannot be in the lake, or the lake or the source is not there.
-        """
+        """Write the rows and commit them, once; see `BatchPart.commit`."""
         schema = row_schema(self._lake_table)
         try:
             with closing(self._batches(schema)) as batches:
@@ -141,12 +111,7 @@ class TablePart:
             for batch in self.feed.batches():
                 self.range_rows += batch.num_rows
                 yield with_kind(batch, RowKind.INSERT, schema)
-        while not self._closed.wait(_OPEN_SECONDS):
-            pass
-        if self._aborted.is_set():
-            raise AbortedError(f"table {self._table.name}: the batch was given up")
-        if self._reread is not None:
-            raise ReadAgainError(self._reread)
+        self._wait_until_closed()
         if self.deletes:
             yield from missing_in_source(
                 self._source, self._table, self._source_table, self._lake_table, self._seen
@@ -164,6 +129,7 @@ class TablePart:
         if self._keys is not None:
             unclear.append(self._keys.cast(_key_schema(self._lake_table)))
         if unclear:
+            assert self._end is not None
             keys = pa.concat_tables(unclear)
             self.ahead = yield from read_again(
                 self._source,
