@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import boto3
+from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
     create_backend_app,
 )
-from tests import plain_http
 from werkzeug.serving import make_server
+
+_ONE_REQUEST = threading.Lock()
 
 
 class _OneRequestAtATime:
@@ -26,10 +28,9 @@ class _OneRequestAtATime:
 
     def __init__(self) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
-        self._lock = threading.Lock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        with self._lock:
+        with _ONE_REQUEST:
             answer: Iterable[bytes] = self._application(environ, start_response)
             return answer
 
@@ -54,8 +55,9 @@ def object_store() -> Iterator[str]:
 
 
 def with_one_bucket(endpoint: str, bucket: str) -> None:
-    """Take away what the store holds, and give it an empty bucket."""
-    plain_http.post(f"{endpoint}/moto-api/reset").raise_for_status()
+    """Take away what the store of this process holds, and give it an empty bucket."""
+    with _ONE_REQUEST:
+        moto_api_backend.reset()
     boto3.client(
         "s3",
         endpoint_url=endpoint,
