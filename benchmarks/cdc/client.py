@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from headwater.cdc.mysql import (
     table_number,
 )
 from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.client import connect
@@ -98,7 +100,7 @@ def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
         batch_bytes=int(str(request["batch_bytes"])),
     )
     address = Address("127.0.0.1", int(str(request["port"])), "root", "")
-    return Pipeline(lake, address, settings), lake
+    return Pipeline(lake, partial(MySQLSource, address), settings), lake
 
 
 def begin(request: Mapping[str, object]) -> Callable[[], int]:

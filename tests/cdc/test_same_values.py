@@ -23,9 +23,10 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql import DecodeOptions, RowBatch
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
+from headwater.cdc.mysql.key_ranges import read_range
 from headwater.cdc.mysql.log_values import log_values
 from headwater.cdc.mysql.server import MySQLServer, connected
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import parse_type, to_arrow

@@ -17,8 +17,9 @@ from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.server import Flavour, MySQLServer
-from headwater.cdc.mysql.table_changes import TableChanges, apply_changes
+from headwater.cdc.mysql.table_changes import apply_changes
 from headwater.cdc.mysql.type_synonyms import column_type
+from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import Unsupported
 
 COLUMNS = (

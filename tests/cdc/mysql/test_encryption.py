@@ -9,7 +9,7 @@ import pytest
 from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.mysql.server import Address, MySQLServer
-from headwater.cdc.service.options import source_address
+from headwater.cdc.service.sources import source_address
 from headwater.cdc.service.status import the_pipeline
 from headwater.cdc.service.verify import verify
 from headwater.client import connect

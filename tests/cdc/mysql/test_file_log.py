@@ -11,10 +11,10 @@ import pytest
 from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.mysql.file_positions import FilePosition
-from headwater.cdc.mysql.positions import Position
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import BatchLimits, LogBatch
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.positions import Position
 
 pytestmark = pytest.mark.mysql
 

@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 
 from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.gtid import GtidSet
-from headwater.cdc.mysql.positions import (
-    Position,
-    PositionTracker,
-    contains,
-    parse_position,
-    union,
-)
+from headwater.cdc.mysql.positions import PositionTracker, parse_position
 from headwater.cdc.mysql.server import Flavour
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Invalid
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -46,8 +41,8 @@ def test_positions_are_ordered_as_their_numbers(
     """The file after mysql-bin.999999 is mysql-bin.1000000, which sorts before it as text."""
     one, other = parsed(at(left)), parsed(at(right))
     assert one.compare(other) == (left > right) - (left < right)
-    assert contains(one, other) == (left >= right)
-    assert union(one, other) == (one if left >= right else other)
+    assert one.contains(other) == (left >= right)
+    assert one.union(other) == (one if left >= right else other)
     tracker = PositionTracker(one)
     assert tracker.reaches(other) == (left >= right)
     assert tracker.lacks(other) == (left < right)
@@ -82,19 +77,19 @@ def test_positions_are_read_as_they_were_written(
 def test_positions_of_two_logs_have_no_order(other: str) -> None:
     one, two = parsed(f"{SERVER}/1764377081/mysql-bin.000003:154"), parsed(other)
     assert one.compare(two) is None
-    assert not contains(one, two)
+    assert not one.contains(two)
     assert PositionTracker(one).lacks(two)
     with pytest.raises(Invalid, match="different servers"):
-        union(one, two)
+        one.union(two)
 
 
 def test_positions_in_files_have_no_order_with_gtids() -> None:
     one = parsed(at((3, 154)))
     gtids: Position = GtidSet.from_text(f"{SERVER}:1-3")
-    assert not contains(one, gtids)
-    assert not contains(gtids, one)
+    assert not one.contains(gtids)
+    assert not gtids.contains(one)
     with pytest.raises(Invalid, match="different servers"):
-        union(gtids, one)
+        gtids.union(one)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from pymysql.connections import Connection
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.key_ranges import KeyRange, key_ranges, read_range
+from headwater.cdc.mysql.key_ranges import key_ranges, read_range
 from headwater.cdc.mysql.server import Address, MySQLServer, connected
+from headwater.cdc.source.key_ranges import KeyRange
 
 pytestmark = pytest.mark.mariadb
 

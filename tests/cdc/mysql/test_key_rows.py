@@ -14,9 +14,10 @@ from tests.cdc.source_logs import MARIADB, MYSQL, SourceServer
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
+from headwater.cdc.mysql.key_ranges import read_range
 from headwater.cdc.mysql.key_rows import missing_keys, read_keys
 from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import to_arrow
 

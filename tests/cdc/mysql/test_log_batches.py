@@ -10,7 +10,7 @@ import pytest
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import BatchLimits
+from headwater.cdc.source.log_batches import BatchLimits
 
 pytestmark = pytest.mark.mariadb
 

@@ -21,6 +21,7 @@ from tests.processes import ServerProcess, address_in
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
@@ -252,7 +253,8 @@ class Scene:
 
     def finish(self) -> None:
         """Commit all that the source has."""
-        Pipeline(self.lake, self.source.address, self.settings).run(once=True)
+        address = self.source.address
+        Pipeline(self.lake, lambda: MySQLSource(address), self.settings).run(once=True)
 
     def states(self) -> Mapping[str, TableState]:
         """The tables' states in the last plan."""

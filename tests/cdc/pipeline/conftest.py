@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.cdc.source_logs import SourceServer
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -69,7 +71,7 @@ class Follower:
 
     def pipeline(self) -> Pipeline:
         """A pipeline that was not run yet."""
-        return Pipeline(self.lake, self.origin.address, self.settings)
+        return Pipeline(self.lake, partial(MySQLSource, self.origin.address), self.settings)
 
     def once(self) -> PipelineProgress:
         """Commit all that the source has."""

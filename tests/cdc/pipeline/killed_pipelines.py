@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.client import Lake, connect
@@ -33,7 +34,7 @@ def _run(
     warehouse = _connected(lake, options)
     while True:
         try:
-            Pipeline(warehouse, address, settings).run()
+            Pipeline(warehouse, lambda: MySQLSource(address), settings).run()
         except Conflict as error:
             # The source has not noticed yet that the process before is gone.
             if "runs in another process" in error.message:

@@ -23,6 +23,7 @@ import json, sys
 from pathlib import Path
 from threading import Event, Thread
 
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -45,7 +46,8 @@ def watch():
 watcher = Thread(target=watch)
 watcher.start()
 with connect(values["lake"]) as lake:
-    Pipeline(lake, Address(*values["address"]), settings).run(once=True)
+    address = Address(*values["address"])
+    Pipeline(lake, lambda: MySQLSource(address), settings).run(once=True)
 ended.set()
 watcher.join()
 print(peak)

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -17,6 +18,7 @@ from tests.conftest import DatabaseServer, _wait_for, mariadb_server, mysql_serv
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
@@ -391,9 +393,8 @@ def test_wrong_addresses_and_passwords(
     address = origin.address
 
     def start(host: str, port: int, user: str, password: str) -> None:
-        Pipeline(follower.lake, Address(host, port, user, password), follower.settings).run(
-            once=True
-        )
+        address = Address(host, port, user, password)
+        Pipeline(follower.lake, partial(MySQLSource, address), follower.settings).run(once=True)
 
     for user, password in (("nobody", "secret"), (address.user, "another")):
         with pytest.raises(Forbidden, match=f"rejects user '{user}'") as caught:
@@ -426,7 +427,11 @@ def test_wrong_addresses_and_passwords(
 
 def test_nobody_listens(origin: Origin, follower: Follower) -> None:
     running = RunningPipeline(
-        Pipeline(follower.lake, Address("127.0.0.1", 1, "root", ""), follower.settings)
+        Pipeline(
+            follower.lake,
+            partial(MySQLSource, Address("127.0.0.1", 1, "root", "")),
+            follower.settings,
+        )
     )
     until(lambda: running.status().waits_for is not None)
     assert "cannot be reached" in str(running.status().waits_for)

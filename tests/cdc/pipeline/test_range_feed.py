@@ -7,7 +7,6 @@ from contextlib import closing
 
 from tests.cdc.pipeline.conftest import Follower, Origin
 
-from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.range_feed import RangeFeed
 
@@ -17,7 +16,7 @@ def test_several_threads_end_the_reading(origin: Origin, follower: Follower) -> 
     origin.run("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES {values}")
     follower.change(range_rows=1)
     with closing(MySQLSource(origin.address)) as source, ThreadPoolExecutor(4) as threads:
-        (table,) = read_tables(source.server, {origin.table("t")}).followed
+        (table,) = source.tables({origin.table("t")}).followed
         for _ in range(10):
             feed = RangeFeed(source, table, table, None, source.position(), follower.settings)
             assert next(iter(feed.batches())).num_rows == 1

@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from threading import Event
 from time import monotonic
 
@@ -20,7 +21,7 @@ from tests.cdc.source_logs import with_files
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.mysql.column_types import TypeMapping
-from headwater.cdc.mysql.positions import contains, parse_position
+from headwater.cdc.mysql.positions import parse_position
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
@@ -101,7 +102,8 @@ def test_a_reader_that_is_cut_off(origin: Origin, follower: Follower, cuts: list
     with CutConnections(origin.address, cuts, lambda: started.stop()) as way:
         # A place beyond the end of the transaction cuts nothing.
         for _ in cuts:
-            started = Pipeline(follower.lake, way.address, follower.settings)
+            through = partial(MySQLSource, way.address)
+            started = Pipeline(follower.lake, through, follower.settings)
             started.run(once=True)
             assert len(follower.rows("t")) in (10, whole)
         assert way.cut_readers >= min(len(cuts), 8)
@@ -172,7 +174,7 @@ def test_flink_cdc_1117(origin: Origin, follower: Follower) -> None:
             plan = state.plan()
             assert plan is not None
             assert plan.start is not None
-            return contains(parse_position(origin.server.flavour, plan.start), goal)
+            return parse_position(origin.server.flavour, plan.start).contains(goal)
 
         # While it runs: at its end a pipeline records its position in any case.
         until(is_recorded, running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pymysql
@@ -9,7 +10,7 @@ import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import SourceServer
 
-from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.start_check import start_findings
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
@@ -285,8 +286,8 @@ def test_what_cannot_be_followed_is_named(origin: Origin, appending: Follower) -
         "CREATE TABLE r (p INT, FOREIGN KEY (p) REFERENCES parents (id))",
         TABLE,
     )
-    with MySQLServer(origin.address) as server:
-        findings = start_findings(appending.lake, server, appending.settings)
+    with closing(MySQLSource(origin.address)) as source:
+        findings = start_findings(appending.lake, source, appending.settings)
     problems = {str(finding).replace(f"{origin.database}.", "") for finding in findings}
     expected = {
         "table m: it has no primary key, and its engine MyISAM has no consistent reads; ALTER "

@@ -9,11 +9,11 @@ from headwater.cdc.mysql.events import EventDecoder, EventType
 from headwater.cdc.mysql.file_positions import FilePosition, another_file
 from headwater.cdc.mysql.log_stream import FileStart, LogStream, reader_id
 from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import Conflict, CorruptData, NotFound
 
 __all__ = ["FileLog"]
 
-_REMEDY = "read the tables again: headwater cdc resnapshot --all"
 _RETRY_SECONDS = 0.02
 
 
@@ -75,7 +75,7 @@ class FileLog:
                 raise self._lacks(position, f"its log ends in file {file}")
             raise NotFound(
                 f"the source at {self._address} has purged its log up to file {next(iter(sizes))}, "
-                f"and the pipeline is at '{position}'; {_REMEDY}, and keep the log for longer: "
+                f"and the pipeline is at '{position}'; {READ_AGAIN}, and keep the log for longer: "
                 "binlog_expire_logs_seconds"
             )
         if sizes[position.file] < position.offset:
@@ -83,7 +83,7 @@ class FileLog:
         if not position.is_start:
             raise Conflict(
                 f"the source at {self._address} cannot send its log from '{position}' on, where "
-                f"the pipeline is: offsets of 4 GiB and more cannot be asked for; {_REMEDY}"
+                f"the pipeline is: offsets of 4 GiB and more cannot be asked for; {READ_AGAIN}"
             )
         created = self._created(position)
         if created != position.created:
@@ -154,7 +154,7 @@ class FileLog:
     def _lacks(self, position: FilePosition, reason: str) -> Conflict:
         return Conflict(
             f"the source at {self._address} lacks transactions of '{position}', where the pipeline "
-            f"is: {reason}; connect to the server that was read before, or {_REMEDY}"
+            f"is: {reason}; connect to the server that was read before, or {READ_AGAIN}"
         )
 
 

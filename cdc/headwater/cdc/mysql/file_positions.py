@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from headwater.cdc.mysql.events import Event, EventType, parse_rotation
+from headwater.cdc.source.positions import Position, of_different_servers
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 
 __all__ = ["FilePosition", "LogFiles", "another_file"]
@@ -56,9 +57,20 @@ class FilePosition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.server}/{self.created}/{self.file}:{self.offset}"
 
-    def contains(self, other: FilePosition) -> bool:
+    def contains(self, other: Position) -> bool:
         """Whether this position is at or after the other one of the same log."""
-        return self.compare(other) in (0, 1)
+        return isinstance(other, FilePosition) and self.compare(other) in (0, 1)
+
+    def union(self, other: Position) -> FilePosition:
+        """The later position.
+
+        Raises:
+            Invalid: They are of different logs.
+        """
+        order = self.compare(other) if isinstance(other, FilePosition) else None
+        if not isinstance(other, FilePosition) or order is None:
+            raise of_different_servers(self, other)
+        return other if order < 0 else self
 
     def compare(self, other: FilePosition) -> int | None:
         """Return -1 if the other position is after this one, 0 if equal, 1 if before.

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headwater.cdc.source.positions import Position, of_different_servers
 from headwater.storage.errors import Invalid
 
 # First transactions of intervals and those after their last ones, ascending, with gaps between.
@@ -152,12 +153,18 @@ class GtidSet:
                 return index >= 0 and gtid.number < intervals[index][1]
         return False
 
-    def contains(self, other: GtidSet) -> bool:
+    def contains(self, other: Position) -> bool:
         """Whether all transactions of the other set are in this one."""
-        return not other.subtract(self)
+        return isinstance(other, GtidSet) and not other.subtract(self)
 
-    def union(self, other: GtidSet) -> GtidSet:
-        """The transactions that are in at least one of both sets."""
+    def union(self, other: Position) -> GtidSet:
+        """The transactions that are in at least one of both sets.
+
+        Raises:
+            Invalid: The other position is not a set.
+        """
+        if not isinstance(other, GtidSet):
+            raise of_different_servers(self, other)
         intervals: dict[Source, _Intervals] = dict(self.sources)
         for source, ranges in other.sources:
             intervals[source] = intervals.get(source, ()) + ranges
@@ -254,16 +261,19 @@ class MariadbGtidList:
             return False
         return last.sequence > gtid.sequence or last.server == gtid.server
 
-    def contains(self, other: MariadbGtidList) -> bool:
+    def contains(self, other: Position) -> bool:
         """Whether this position is at or after the other one in all domains."""
-        return all(gtid in self for gtid in other.gtids)
+        return isinstance(other, MariadbGtidList) and all(gtid in self for gtid in other.gtids)
 
-    def union(self, other: MariadbGtidList) -> MariadbGtidList:
+    def union(self, other: Position) -> MariadbGtidList:
         """The later position of each domain.
 
         Raises:
-            Invalid: Two servers wrote the same sequence number: their logs have diverged.
+            Invalid: Two servers wrote the same sequence number: their logs have diverged; or the
+                other position is not such a list.
         """
+        if not isinstance(other, MariadbGtidList):
+            raise of_different_servers(self, other)
         domains = self._domains()
         for gtid in other.gtids:
             last = domains.get(gtid.domain, gtid)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.charsets import check_collation
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
-from headwater.cdc.mysql.foreign_keys import keys_that_reach, logs_cascades, read_foreign_keys
+from headwater.cdc.mysql.foreign_keys import logs_cascades, read_foreign_keys
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.text_values import quoted
+from headwater.cdc.source.foreign_keys import keys_that_reach
+from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
 
-__all__ = ["Tables", "check_definition", "keep_definition", "read_tables"]
+__all__ = ["check_definition", "keep_definition", "read_tables"]
 
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
@@ -39,19 +40,6 @@ _KINDS = {
     "SYSTEM VERSIONED": "it is system-versioned: its log has rows of its history among its own",
     "SEQUENCE": "it is a sequence",
 }
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The tables of a server.
-
-    Attributes:
-        followed: Those that can be followed.
-        findings: The others, each with the reason.
-    """
-
-    followed: Sequence[SourceTable]
-    findings: Sequence[Finding]
 
 
 def read_tables(
@@ -177,7 +165,7 @@ def _problems_without_key(name: TableName, engine: str, *, is_child: bool) -> li
 
 def _silent_children(server: MySQLServer, tables: Collection[TableName]) -> Collection[TableName]:
     """Those of the tables whose rows a foreign key changes without an event in the log."""
-    if not tables or logs_cascades(server):
+    if not tables or logs_cascades(server.variables()):
         return ()
     return {action.child for action in keys_that_reach(read_foreign_keys(server), tables)}
 

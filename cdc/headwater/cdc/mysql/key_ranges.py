@@ -7,7 +7,6 @@ as a literal. A range begins after its lower bound and ends with its upper one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pymysql.connections import Connection
@@ -18,8 +17,9 @@ from headwater.cdc.mysql.literals import text_literals
 from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
+from headwater.cdc.source.key_ranges import Bound, KeyRange
 
-__all__ = ["KeyRange", "key_ranges", "read_range"]
+__all__ = ["key_ranges", "read_range"]
 
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"})
 _TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
@@ -28,22 +28,6 @@ _QUOTED = frozenset({"date", "time", "datetime", "timestamp", "uuid", "inet4", "
 # Others are sorted in another way than their literals compare: ENUM and SET by number, FLOAT by
 # more digits than are shown.
 _ORDERED = _NUMBERS | _TEXT | _BYTES | _QUOTED
-
-Bound = tuple[str, ...]
-"""A key, each value as a literal of SQL."""
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """A part of a table.
-
-    Attributes:
-        after: The key that it begins after; None begins with the first.
-        until: The key that it ends with; None ends with the last.
-    """
-
-    after: Bound | None = None
-    until: Bound | None = None
 
 
 def key_ranges(

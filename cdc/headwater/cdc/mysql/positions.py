@@ -7,22 +7,16 @@ from headwater.cdc.mysql.gtid import GtidSet, MariadbGtid, MariadbGtidList, Sour
 from headwater.cdc.mysql.gtid_events import TransactionId
 from headwater.cdc.mysql.log_stream import FileStart, GtidStart
 from headwater.cdc.mysql.server import Flavour
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import CorruptData, Invalid
 
-__all__ = [
-    "Position",
-    "PositionTracker",
-    "contains",
-    "parse_position",
-    "start_of",
-    "union",
-]
+__all__ = ["MySQLPosition", "PositionTracker", "parse_position", "start_of"]
 
-Position = GtidSet | MariadbGtidList | FilePosition
-"""The transactions that were read: always whole ones."""
+MySQLPosition = GtidSet | MariadbGtidList | FilePosition
+"""A position of MySQL or MariaDB."""
 
 
-def parse_position(flavour: Flavour, text: str) -> Position:
+def parse_position(flavour: Flavour, text: str) -> MySQLPosition:
     """Read a position as a pipeline records it; Invalid."""
     if flavour is Flavour.MARIADB:
         return MariadbGtidList.from_text(text)
@@ -91,7 +85,7 @@ class PositionTracker:
                 joined.append([first, end])
         self._intervals[gtid.source] = joined
 
-    def position(self) -> Position:
+    def position(self) -> MySQLPosition:
         """What was read up to now."""
         if self._place is not None:
             return self._place
@@ -111,6 +105,8 @@ class PositionTracker:
             return self._place is not None and self._place.contains(end)
         if isinstance(end, MariadbGtidList):
             return not any(self.lacks(gtid) for gtid in end.gtids)
+        if not isinstance(end, GtidSet):
+            raise Invalid(f"'{end}' is not a position of MySQL or MariaDB; use one source")
         return all(
             any(low <= first and last <= high for low, high in self._intervals.get(source, ()))
             for source, intervals in end.sources
@@ -131,33 +127,3 @@ class PositionTracker:
     def is_start(self) -> bool:
         """Whether a server can send its log from the position on."""
         return self._place is None or self._place.is_start
-
-
-def contains(one: Position, other: Position) -> bool:
-    """Whether all transactions of the other position are in this one; positions of one server."""
-    if isinstance(one, GtidSet) and isinstance(other, GtidSet):
-        return one.contains(other)
-    if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
-        return one.contains(other)
-    if isinstance(one, FilePosition) and isinstance(other, FilePosition):
-        return one.contains(other)
-    return False
-
-
-def union(one: Position | None, other: Position) -> Position:
-    """The transactions of both positions; None has no transaction.
-
-    Raises:
-        Invalid: They are of different servers.
-    """
-    if one is None:
-        return other
-    if isinstance(one, GtidSet) and isinstance(other, GtidSet):
-        return one.union(other)
-    if isinstance(one, MariadbGtidList) and isinstance(other, MariadbGtidList):
-        return one.union(other)
-    if isinstance(one, FilePosition) and isinstance(other, FilePosition):
-        order = one.compare(other)
-        if order is not None:
-            return other if order < 0 else one
-    raise Invalid(f"positions '{one}' and '{other}' are of different servers; use one source")

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from time import monotonic, sleep
 
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.mysql.column_types import TypeMapping
+from headwater.cdc.mysql.consistent_reads import MySQLRead, MySQLReads, MySQLRowReader
+from headwater.cdc.mysql.exact_reads import exact_read
 from headwater.cdc.mysql.file_log import FileLog
 from headwater.cdc.mysql.file_positions import FilePosition
+from headwater.cdc.mysql.foreign_keys import logs_cascades, read_foreign_keys
 from headwater.cdc.mysql.gtid import GtidSet
-from headwater.cdc.mysql.information_schema import check_definition
+from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_stream import LogStream, reader_id
-from headwater.cdc.mysql.positions import Position, contains, parse_position, start_of, union
+from headwater.cdc.mysql.positions import parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
-from headwater.cdc.mysql.transactions import LogReader, XaEnd
+from headwater.cdc.mysql.table_changes import apply_changes
+from headwater.cdc.mysql.text_values import quoted
+from headwater.cdc.mysql.transactions import MySQLLogReader
 from headwater.cdc.mysql.unlogged_changes import unlogged_changes
+from headwater.cdc.source.foreign_keys import ForeignKeyAction
+from headwater.cdc.source.log_batches import LogBatch, LogReader, XaEnd
+from headwater.cdc.source.positions import READ_AGAIN, Position
+from headwater.cdc.source.reads import Tables
+from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import (
     Conflict,
+    Forbidden,
     HeadwaterError,
     Invalid,
     NotFound,
     Unavailable,
 )
 
-__all__ = ["ConsistentRead", "MySQLSource"]
+__all__ = ["MySQLSource"]
 
 _MAX_OFFSET = 1 << 32
 # With a pipeline's name of at most 48 characters, within the 64 that a lock's name may have.
@@ -34,43 +45,6 @@ _LOCK_PREFIX = "headwater_cdc_"
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
 _SCAN_BYTES = 1 << 20
-# The threads that own GTIDs, in a set of owned ones.
-_OWNER = re.compile(r"#\d+")
-_REMEDY = "read the tables again: headwater cdc resnapshot --all"
-
-
-class ConsistentRead:
-    """A transaction that sees the source at one position.
-
-    Attributes:
-        server: The connection.
-        exact: The position, where the server tells it (MariaDB).
-    """
-
-    def __init__(self, source: MySQLSource, server: MySQLServer, exact: Position | None) -> None:
-        self._source, self.server, self.exact = source, server, exact
-        self._checked: Position | None = None
-
-    def check(self, table: SourceTable) -> None:
-        """Check that a table has the known columns, and keep them while it is read.
-
-        Raises:
-            Conflict: It has others.
-        """
-        check_definition(self.server, table)
-        # The definition is the present one, also where the transaction sees earlier rows.
-        self._checked = self._source.position_on(self.server)
-
-    def settled(self) -> Position:
-        """A position that has all that the transaction sees, and statements about its tables."""
-        return union(self._checked, self.exact or self._source.position_on(self.server))
-
-    def logged(self) -> Position:
-        """A position that has all that the transaction sees, also what MySQL commits just now.
-
-        It may have transactions that the log does not have yet.
-        """
-        return self.exact or self._source.logged_position(self.server)
 
 
 def _xid(name: object, global_bytes: int, number: str) -> str:
@@ -88,7 +62,7 @@ class MySQLSource:
 
     Attributes:
         flavour: Whether it is MySQL or MariaDB.
-        explicit_timestamps: Whether a TIMESTAMP without NULL or NOT NULL takes nulls.
+        logs_cascades: Whether the log has the rows that foreign keys change.
     """
 
     def __init__(self, address: Address) -> None:
@@ -98,35 +72,91 @@ class MySQLSource:
         settings = self._server.variables()
         self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
-        self.explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
+        # Whether a TIMESTAMP without NULL or NOT NULL takes nulls.
+        self._explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
+        self.logs_cascades = logs_cascades(settings)
         # Where not all transactions have GTIDs, positions are offsets in files.
-        self._gtid_mode = settings.get("gtid_mode", "ON")
+        gtid_mode = settings.get("gtid_mode", "ON")
         self._files: FileLog | None = None
-        if self._gtid_mode != "ON":
+        if gtid_mode != "ON":
             self._files = FileLog(address, checksums=self._checksums)
+        self._reads = MySQLReads(self.flavour, gtid_mode, self._files)
 
     def close(self) -> None:
         """End the connection."""
         self._server.close()
 
-    @property
-    def server(self) -> MySQLServer:
-        """A connection for questions."""
-        return self._server
+    # What does not work -----------------------------------------------------------------------
+
+    def findings(self, databases: Collection[str]) -> Sequence[Finding]:
+        """The version, settings and privileges that keep changes of databases from being read."""
+        return self._server.findings() or unlogged_changes(self._server, databases)
+
+    def unreadable(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
+        """Those of the tables that the user sees and may not read."""
+        return list(filter(None, map(self._unreadable, tables)))
+
+    def _unreadable(self, table: SourceTable) -> Finding | None:
+        columns = ", ".join(quoted(column.name) for column in table.columns)
+        name = ".".join(map(quoted, table.name))
+        try:
+            self._server.rows(f"SELECT {columns} FROM {name} LIMIT 0")
+        except Forbidden:
+            user = self.address.user
+            return Finding(
+                f"table {table.name}",
+                f"user '{user}' may not read it",
+                f"GRANT SELECT ON {name} TO '{user}'",
+                table.name,
+            )
+        return None
+
+    def check_holds(self, position: Position) -> None:
+        """Check that the server has had a position, and has its log from there on.
+
+        Raises:
+            Conflict: It lacks transactions of the position.
+            NotFound: Its log was purged.
+        """
+        self._reads.check_kind(self._server, position)
+        if self._files is not None and isinstance(position, FilePosition):
+            self._files.check_holds(self._server, position)
+            return
+        present = self.position()
+        if not present.contains(position):
+            raise Conflict(
+                f"the source at {self.address} is at '{present}' and lacks transactions of "
+                f"'{position}', where the pipeline is: it was restored, or is another server; "
+                f"connect to a server that has them, or {READ_AGAIN}"
+            )
+        if isinstance(position, GtidSet):
+            ((text,),) = self._server.rows("SELECT @@global.gtid_purged")
+            purged = GtidSet.from_text(str(text))
+            if not position.contains(purged):
+                raise NotFound(
+                    f"the source at {self.address} has purged its log up to '{purged}', and the "
+                    f"pipeline is at '{position}'; {READ_AGAIN}, and keep the log for longer: "
+                    "binlog_expire_logs_seconds"
+                )
+
+    def check_logs(self, databases: Collection[str]) -> None:
+        """Check that the server logs all changes of some databases.
+
+        Raises:
+            Conflict: Its settings keep changes out of the log.
+        """
+        findings = unlogged_changes(self._server, databases)
+        if findings:
+            raise Conflict(
+                f"the source at {self.address} does not log all changes: "
+                f"{'; '.join(map(str, findings))}; then {READ_AGAIN}"
+            )
+
+    # The log ----------------------------------------------------------------------------------
 
     def position(self) -> Position:
         """The position that the server has reached."""
-        return self.position_on(self._server)
-
-    def position_on(self, server: MySQLServer) -> Position:
-        """The same, asked on another connection."""
-        if self._files is not None:
-            return self._files.end(server)
-        is_mariadb = self.flavour is Flavour.MARIADB
-        ((text,),) = server.rows(
-            "SELECT @@gtid_binlog_pos" if is_mariadb else "SELECT @@global.gtid_executed"
-        )
-        return parse_position(self.flavour, str(text))
+        return self._reads.position_on(self._server)
 
     def start(self) -> Position:
         """A position to begin at.
@@ -170,19 +200,6 @@ class MySQLSource:
                 )
             sleep(_RETRY_SECONDS)
 
-    def logged_position(self, server: MySQLServer) -> Position:
-        """The position of MySQL with the transactions that are being committed.
-
-        Others can see their rows before `gtid_executed` has them. Until then they are owned.
-        """
-        if self._files is not None:
-            # The end of the log, which has what is being committed.
-            return self.position_on(server)
-        # In this order: what ends between both is among the executed ones.
-        ((owned,),) = server.rows("SELECT @@global.gtid_owned")
-        being_committed = parse_position(self.flavour, _OWNER.sub("", str(owned)))
-        return union(being_committed, self.position_on(server))
-
     def prepared_transactions(self) -> tuple[str, ...]:
         """The XA transactions that are prepared, as the log writes them.
 
@@ -203,64 +220,12 @@ class MySQLSource:
             return parse_position(self.flavour, text)
         except Invalid as error:
             raise Conflict(
-                f"the source at {self.address} is {self.server.version}, which has no position "
+                f"the source at {self.address} is {self._server.version}, which has no position "
                 f"'{text}', where the pipeline is: {error.message.partition(';')[0]}; connect to "
-                f"the server that was read before, or {_REMEDY}"
+                f"the server that was read before, or {READ_AGAIN}"
             ) from error
 
-    def check_holds(self, position: Position) -> None:
-        """Check that the server has had a position, and has its log from there on.
-
-        Raises:
-            Conflict: It lacks transactions of the position.
-            NotFound: Its log was purged.
-        """
-        self._check_kind(position)
-        if self._files is not None and isinstance(position, FilePosition):
-            self._files.check_holds(self._server, position)
-            return
-        present = self.position()
-        if not contains(present, position):
-            raise Conflict(
-                f"the source at {self.address} is at '{present}' and lacks transactions of "
-                f"'{position}', where the pipeline is: it was restored, or is another server; "
-                f"connect to a server that has them, or {_REMEDY}"
-            )
-        if isinstance(position, GtidSet):
-            ((text,),) = self._server.rows("SELECT @@global.gtid_purged")
-            purged = GtidSet.from_text(str(text))
-            if not position.contains(purged):
-                raise NotFound(
-                    f"the source at {self.address} has purged its log up to '{purged}', and the "
-                    f"pipeline is at '{position}'; {_REMEDY}, and keep the log for longer: "
-                    "binlog_expire_logs_seconds"
-                )
-
-    def check_logs(self, databases: Collection[str]) -> None:
-        """Check that the server logs all changes of some databases.
-
-        Raises:
-            Conflict: Its settings keep changes out of the log.
-        """
-        findings = unlogged_changes(self._server, databases)
-        if findings:
-            raise Conflict(
-                f"the source at {self.address} does not log all changes: "
-                f"{'; '.join(map(str, findings))}; then {_REMEDY}"
-            )
-
-    def _check_kind(self, position: Position) -> None:
-        """Raise Conflict unless the server numbers its transactions as a position does."""
-        if isinstance(position, FilePosition) == (self._files is not None):
-            return
-        numbers = "numbers" if self._files is None else "does not number"
-        raise Conflict(
-            f"the source at {self.address} {numbers} its transactions by GTIDs (gtid_mode="
-            f"{self._gtid_mode}), and the pipeline is at '{position}'; set gtid_mode as it was "
-            f"before, or {_REMEDY}"
-        )
-
-    def log_bytes_after(self, file: str, offset: int) -> int | None:
+    def _bytes_after(self, file: str, offset: int) -> int | None:
         """How many bytes of the log follow an offset in one of its files; None if not known.
 
         Args:
@@ -288,7 +253,7 @@ class MySQLSource:
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
-    ) -> LogReader:
+    ) -> MySQLLogReader:
         """Read the log from a position on.
 
         Args:
@@ -304,78 +269,69 @@ class MySQLSource:
             self.address, start_of(after), server_id=reader_id(), flavour=self.flavour
         )
         chunks = LogChunks(stream, f"the log of {self.address}", memory_bytes)
-        return LogReader(
+        return MySQLLogReader(
             chunks,
             after,
             checksums=self._checksums,
             mariadb=self.flavour is Flavour.MARIADB,
             lower_case_names=self._lower_case_names,
             is_selected=is_selected,
+            bytes_after=self._bytes_after,
         )
+
+    # Tables and rows --------------------------------------------------------------------------
+
+    def tables(
+        self,
+        wanted: Collection[TableName] | None = None,
+        *,
+        mapping: Collection[str] = (),
+        without_key: bool = False,
+    ) -> Tables:
+        """The tables as they are defined; see `Source.tables`."""
+        choices = [TypeMapping(name) for name in mapping]
+        return read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+
+    def altered(
+        self, table: SourceTable, batch: LogBatch, mapping: Collection[str]
+    ) -> TableChanges:
+        """A table after the statement of a batch; see `apply_changes`."""
+        return apply_changes(
+            batch.changes,
+            table,
+            mapping=[TypeMapping(name) for name in mapping],
+            syntax=batch.syntax,
+            explicit_timestamps=self._explicit_timestamps,
+            strict=batch.strict,
+        )
+
+    def silent_foreign_keys(self) -> Sequence[ForeignKeyAction]:
+        """The foreign keys by which rows change without an event in the log."""
+        return () if self.logs_cascades else read_foreign_keys(self._server)
 
     @contextmanager
-    def consistent_read(
-        self, after: Position, server: MySQLServer | None = None
-    ) -> Iterator[ConsistentRead]:
-        """See the source at one position, which has all transactions of another one.
-
-        The log is sent to readers before its transactions can be seen by others, so this waits
-        until they can.
-
-        Args:
-            after: The position that is to be seen at least.
-            server: A connection to use, which stays open; None opens one.
-
-        Raises:
-            Unavailable: The server does not reach it, or cannot be reached.
-        """
-        if server is not None:
-            yield self.begin_read(server, after)
-            server.rows("ROLLBACK")
-            return
-        with MySQLServer(self.address) as own_server:
+    def consistent_read(self, after: Position) -> Iterator[MySQLRead]:
+        """See the server at one position, by a connection of its own; see `MySQLReads.begin`."""
+        with MySQLServer(self.address) as server:
             # It ends with its connection, whether all of a result is read or not.
-            yield self.begin_read(own_server, after)
+            yield self._begin(server, after)
 
-    def begin_read(self, server: MySQLServer, after: Position) -> ConsistentRead:
-        """Begin a transaction as `consistent_read`, in place of one that the connection has."""
-        return ConsistentRead(self, server, self._begin(server, after))
+    @contextmanager
+    def row_reader(self) -> Iterator[MySQLRowReader]:
+        """A connection for consistent reads."""
+        with MySQLServer(self.address) as server:
+            yield MySQLRowReader(self._reads, server)
 
-    def _begin(self, server: MySQLServer, after: Position) -> Position | None:
-        self._check_kind(after)
-        server.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        deadline = monotonic() + _VISIBLE_SECONDS
-        if self._files is not None and isinstance(after, FilePosition):
-            self._files.show(server, after)
-            server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-            return None
-        if self.flavour is Flavour.MYSQL:
-            ((timed_out,),) = server.rows(
-                "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", [str(after), _VISIBLE_SECONDS]
-            )
-            if not timed_out:
-                server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                return None
-            deadline = 0.0
-        while monotonic() < deadline:
-            server.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            status = {
-                str(name).lower(): str(value)
-                for name, value in server.rows("SHOW STATUS LIKE 'binlog_snapshot_%'")
-            }
-            ((text,),) = server.rows(
-                "SELECT BINLOG_GTID_POS(%s, %s)",
-                [status["binlog_snapshot_file"], int(status["binlog_snapshot_position"])],
-            )
-            exact = parse_position(self.flavour, str(text or ""))
-            if contains(exact, after):
-                return exact
-            server.rows("ROLLBACK")
-            sleep(_RETRY_SECONDS)
-        raise Unavailable(
-            f"the source at {self.address} has not reached '{after}' within {_VISIBLE_SECONDS} s; "
-            "check that it is the server that was read before"
-        )
+    def exact_read(
+        self, reader: LogReader, batch: LogBatch, table: SourceTable
+    ) -> AbstractContextManager[MySQLRead]:
+        """See a table exactly as it is at the end of a batch, which is read on for that."""
+        return exact_read(self._reads, self.address, reader, batch, table)
+
+    def _begin(self, server: MySQLServer, after: Position) -> MySQLRead:
+        return self._reads.begin(server, after)
+
+    # Pipelines --------------------------------------------------------------------------------
 
     def lock(self, pipeline: str, seconds: float) -> None:
         """Keep other processes from running a pipeline while this connection lasts.

@@ -34,30 +34,13 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.mysql.redefined_columns import charset_of, converted_type, reread_reason
 from headwater.cdc.mysql.type_synonyms import column_type, is_text
+from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import Unsupported
 
-__all__ = ["TableChanges", "apply_change", "apply_changes"]
+__all__ = ["apply_change", "apply_changes"]
 
 _SYNTAX = Syntax()
 _REMEDY = "read the table's columns from the source"
-
-
-@dataclass(frozen=True)
-class TableChanges:
-    """A table after a statement.
-
-    Attributes:
-        table: The table.
-        renames: The old and the new name of each renamed column; all happen at once.
-        rereads: Why rows may have changed without events, so that the table must be read again;
-            None if they cannot have.
-        key_changed: Whether the primary key has other columns, or has them in another order.
-    """
-
-    table: SourceTable
-    renames: Sequence[tuple[str, str]] = ()
-    rereads: str | None = None
-    key_changed: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 
 from headwater.cdc.ddl import (
@@ -28,13 +27,16 @@ from headwater.cdc.mysql.gtid_events import (
     transaction_length,
 )
 from headwater.cdc.mysql.log_chunks import LogChunks
+from headwater.cdc.mysql.logged_rows import MySQLRows
 from headwater.cdc.mysql.packed_rows import PackedRows
-from headwater.cdc.mysql.positions import Position, PositionTracker
+from headwater.cdc.mysql.positions import PositionTracker
 from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
-from headwater.cdc.mysql.table_map import TableShape, parse_table_map
+from headwater.cdc.mysql.table_map import parse_table_map
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch, XaEnd
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import CorruptData, Unsupported
 
-__all__ = ["BatchLimits", "LogBatch", "LogReader", "TableRows", "XaEnd"]
+__all__ = ["MySQLLogReader"]
 
 _T = EventType
 _TABLE_MAP, _XID, _QUERY = _T.TABLE_MAP, _T.XID, _T.QUERY
@@ -69,88 +71,6 @@ _XA = re.compile(
 )
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _MAX_KNOWN_MAPS = 4096
-
-
-@dataclass(frozen=True)
-class BatchLimits:
-    """When a batch ends; always after a whole transaction.
-
-    Attributes:
-        seconds: The time to collect transactions.
-        bytes: The bytes of followed tables' rows in the log.
-        quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
-            `seconds` begin with it.
-    """
-
-    seconds: float = 5.0
-    bytes: int = 128 << 20
-    quiet_seconds: float = 0.0
-
-
-@dataclass
-class TableRows:
-    """Rows of a table in one shape, in the order of the log."""
-
-    shape: TableShape
-    rows: PackedRows
-
-
-@dataclass(frozen=True)
-class XaEnd:
-    """The end of an XA transaction, or of its first phase.
-
-    Attributes:
-        xid: Its identifier, as the log writes it.
-        tables: The followed tables that it changed, where it was prepared.
-        committed: Whether it was committed or rolled back; None where it was prepared.
-    """
-
-    xid: str
-    tables: frozenset[TableName] = frozenset()
-    committed: bool | None = None
-
-
-@dataclass
-class LogBatch:
-    """Changes of followed tables between two positions.
-
-    Attributes:
-        start: The position that it begins after.
-        end: The position of its last transaction.
-        rows: The rows of each table, by shape where that changed.
-        changes: What a statement changed: it is a batch of its own.
-        statement: The statement's text.
-        syntax: How its session writes statements.
-        strict: Whether its session rejects nulls in a column that becomes NOT NULL.
-        faults: Tables whose rows cannot be read, with the reason.
-        rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
-            is all tables.
-        xa: Phases of XA transactions, in order.
-        source_time: When the last transaction was written, ms since 1970; 0 without one.
-        transactions: How many transactions, also of other tables.
-        size: Bytes of followed tables' rows.
-        ended: Whether the log ended, where its reader does not wait.
-    """
-
-    start: Position
-    end: Position
-    rows: dict[TableName, list[TableRows]] = field(default_factory=dict)
-    changes: Sequence[Change] = ()
-    statement: str = ""
-    syntax: Syntax = field(default_factory=Syntax)
-    strict: bool = False
-    faults: dict[TableName, str] = field(default_factory=dict)
-    rereads: dict[TableName | None, str] = field(default_factory=dict)
-    xa: list[XaEnd] = field(default_factory=list)
-    source_time: int = 0
-    transactions: int = 0
-    size: int = 0
-    ended: bool = False
-
-    @property
-    def has_content(self) -> bool:
-        """Whether it changes anything of followed tables."""
-        return bool(self.rows or self.changes or self.faults or self.rereads or self.xa)
 
 
 class _MappedTable:
@@ -191,7 +111,7 @@ class _Transaction:
         return tables if self.xa is None else tables | self.xa.tables
 
 
-class LogReader:
+class MySQLLogReader:
     """Reads a log, batch by batch.
 
     Args:
@@ -201,6 +121,8 @@ class LogReader:
         mariadb: Whether the server is MariaDB.
         lower_case_names: Whether the server's names of tables are in lower case.
         is_selected: Whether a table may be followed, now or later.
+        bytes_after: How many bytes follow an offset in one of the server's files, the offset as
+            events have it; None if not known.
     """
 
     def __init__(
@@ -212,6 +134,7 @@ class LogReader:
         checksums: bool,
         mariadb: bool,
         lower_case_names: bool = False,
+        bytes_after: Callable[[str, int], int | None] = lambda file, offset: None,
     ) -> None:
         self._chunks = chunks
         self._decoder = EventDecoder(chunks.source, checksums=checksums)
@@ -235,8 +158,11 @@ class LogReader:
         # The table of the last rows event that was merged, and where its rows are gathered.
         self._last_map: _MappedTable | None = None
         self._last_rows: PackedRows | None = None
+        # The last rows of each table that the batch has.
+        self._runs: dict[TableName, MySQLRows] = {}
         # Where the last event ends in the server's files, to tell how much is left.
         self._file, self._offset = "", 0
+        self._bytes_after = bytes_after
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -247,10 +173,13 @@ class LogReader:
         """The end of the last batch."""
         return self._position
 
-    @property
-    def file_offset(self) -> tuple[str, int]:
-        """The server's file that is being read, and how many bytes of it were, modulo 4 GiB."""
-        return self._file, self._offset
+    def lag_bytes(self) -> int | None:
+        """How many bytes of the log are to be read; None if not known.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        return self._bytes_after(self._file, self._offset)
 
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
@@ -327,6 +256,7 @@ class LogReader:
 
     def _new_batch(self) -> LogBatch:
         self._last_map = self._last_rows = None
+        self._runs.clear()
         return LogBatch(self._position, self._position)
 
     def read_on(
@@ -398,10 +328,11 @@ class LogReader:
         except (CorruptData, Unsupported) as error:
             batch.faults[name] = error.message
             return None
-        runs = batch.rows.setdefault(name, [])
-        if not runs or runs[-1].shape is not shape:
-            runs.append(TableRows(shape, PackedRows(store=self._chunks.store)))
-        return runs[-1].rows
+        last = self._runs.get(name)
+        if last is None or last.shape is not shape:
+            last = self._runs[name] = MySQLRows(shape, PackedRows(store=self._chunks.store))
+            batch.rows.setdefault(name, []).append(last)
+        return last.rows
 
     # Events -----------------------------------------------------------------------------------
 

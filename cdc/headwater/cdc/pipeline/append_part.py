@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
-from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.source import ConsistentRead
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.sink.appended_rows import added_rows, appended_rows, appended_schema
+from headwater.cdc.source.key_ranges import KeyRange
+from headwater.cdc.source.reads import ConsistentRead
 
 __all__ = ["AppendPart"]
 
@@ -28,7 +27,6 @@ class AppendPart(BatchPart):
 
     Args:
         table: The lake's table.
-        address: The source.
         lake_table: The source's table, with the types that its columns have in the lake.
         settings: The pipeline's.
         snapshot: Sees the source's table as it is where the batch ends; None appends the log's
@@ -38,14 +36,13 @@ class AppendPart(BatchPart):
     def __init__(
         self,
         table: Table,
-        address: Address,
         lake_table: SourceTable,
         settings: PipelineSettings,
         snapshot: ConsistentRead | None = None,
     ) -> None:
         super().__init__(table)
         self.snapshot = snapshot
-        self._address, self._lake_table, self._settings = address, lake_table, settings
+        self._lake_table, self._settings = lake_table, settings
         self._rows = 0
 
     def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
@@ -61,10 +58,7 @@ class AppendPart(BatchPart):
     def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         bad_dates = self._settings.bad_dates
         if self.snapshot is not None:
-            connection = self.snapshot.server.connection
-            for batch in read_range(
-                connection, self._address, self._lake_table, KeyRange(), bad_dates
-            ):
+            for batch in self.snapshot.rows(self._lake_table, KeyRange(), bad_dates):
                 self._wait_until_closed()
                 self._rows += batch.num_rows
                 yield added_rows(batch, schema)

@@ -12,19 +12,18 @@ from typing import Self
 import pyarrow as pa
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch, LogReader
 from headwater.cdc.pipeline.append_part import AppendPart
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.cascades import Cascades
-from headwater.cdc.pipeline.exact_reads import exact_read
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TableState, commit_user
 from headwater.cdc.pipeline.table_part import TablePart
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.source.log_batches import LogBatch, LogReader
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
 
 __all__ = ["BatchCommit", "Outcome", "commit_properties"]
@@ -71,7 +70,7 @@ class BatchCommit:
 
     def __init__(
         self,
-        source: MySQLSource,
+        source: Source,
         settings: PipelineSettings,
         targets: Targets,
         cascades: Cascades,
@@ -304,8 +303,8 @@ class BatchCommit:
         source_table = state.source_table(name)
         table = self._targets.open(state.target)
         lake_table = self._targets.lake_table(state.target, source_table)
-        read = self._open.enter_context(exact_read(self._source, reader, batch, source_table))
-        self._run(name, AppendPart(table, self._source.address, lake_table, self._settings, read))
+        read = self._open.enter_context(self._source.exact_read(reader, batch, source_table))
+        self._run(name, AppendPart(table, lake_table, self._settings, read))
 
     def _part(self, name: TableName, state: TableState, *, reads: bool) -> BatchPart | None:
         table = self._targets.open(state.target)
@@ -320,7 +319,7 @@ class BatchCommit:
             return None
         lake_table = self._targets.lake_table(state.target, source_table)
         if state.is_appended:
-            return AppendPart(table, self._source.address, lake_table, self._settings)
+            return AppendPart(table, lake_table, self._settings)
         reading = state.reading
         feed, deletes = None, False
         if reads and reading is not None:

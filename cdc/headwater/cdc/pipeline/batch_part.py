@@ -9,10 +9,10 @@ from threading import Event
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
-from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.transactions import TableRows
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import RangeFeed
+from headwater.cdc.source.log_batches import TableRows
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Unavailable
 
 __all__ = ["AbortedError", "BatchPart"]

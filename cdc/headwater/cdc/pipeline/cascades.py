@@ -10,19 +10,17 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.mysql.foreign_keys import (
-    ForeignKeyAction,
-    affected_children,
-    keys_that_reach,
-    logs_cascades,
-    read_foreign_keys,
-)
-from headwater.cdc.mysql.positions import Position, contains
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import TableRows
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.source.foreign_keys import (
+    ForeignKeyAction,
+    affected_children,
+    keys_that_reach,
+)
+from headwater.cdc.source.log_batches import TableRows
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import HeadwaterError, Unavailable
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
@@ -57,9 +55,9 @@ class Cascades:
         bad_dates: What to do with dates that the lake does not have.
     """
 
-    def __init__(self, source: MySQLSource, targets: Targets, bad_dates: BadDates) -> None:
+    def __init__(self, source: Source, targets: Targets, bad_dates: BadDates) -> None:
         self._source, self._targets, self._bad_dates = source, targets, bad_dates
-        self._is_needed = not logs_cascades(source.server)
+        self._is_needed = not source.logs_cascades
         self._actions: Sequence[ForeignKeyAction] | None = None
         # A position that has all statements which these keys are of.
         self._read_at: Position | None = None
@@ -151,7 +149,7 @@ class Cascades:
         self._read(states)
         assert self._actions is not None
         assert self._read_at is not None
-        if contains(position, self._read_at):
+        if position.contains(self._read_at):
             return frozenset()
         own = {action.child for action in self._actions if action.child in names}
         return own.union(*(_children(self._actions, name) for name in names))
@@ -164,7 +162,7 @@ class Cascades:
 
     def _read(self, states: States) -> Sequence[ForeignKeyAction]:
         if self._actions is None:
-            self._actions = read_foreign_keys(self._source.server)
+            self._actions = self._source.silent_foreign_keys()
             self._read_at = self._source.position()
         followed = [name for name, state in states.items() if state.is_followed]
         return keys_that_reach(self._actions, followed)

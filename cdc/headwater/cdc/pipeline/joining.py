@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
-from headwater.cdc.mysql.information_schema import Tables, read_tables
-from headwater.cdc.mysql.positions import Position, contains
-from headwater.cdc.mysql.server import MySQLServer
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import gone, quarantined
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.appended_rows import APPENDED_KIND
 from headwater.cdc.sink.schema_changes import schema_changes
+from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Joining", "is_made_by_tool", "unknown_again"]
@@ -40,7 +38,7 @@ class Joining:
         targets: The lake's tables.
     """
 
-    def __init__(self, source: MySQLSource, settings: PipelineSettings, targets: Targets) -> None:
+    def __init__(self, source: Source, settings: PipelineSettings, targets: Targets) -> None:
         self._source, self._settings, self._targets = source, settings, targets
         self._selection = settings.selection()
         # Tables whose definition is not known yet.
@@ -62,7 +60,8 @@ class Joining:
 
     def begin(self, states: States) -> None:
         """Look for tables that are not followed yet."""
-        tables = self._tables(self._source.server)
+        settings = self._settings
+        tables = self._source.tables(mapping=settings.type_mapping, without_key=settings.appends)
         names = {table.name for table in tables.followed}
         names |= {finding.table for finding in tables.findings if finding.table is not None}
         known = {name for name, state in states.items() if not _is_unknown(state)}
@@ -99,7 +98,11 @@ class Joining:
         if not self._wanted:
             return
         with self._source.consistent_read(seen) as read:
-            tables = self._tables(read.server, self._wanted)
+            tables = read.tables(
+                self._wanted,
+                mapping=self._settings.type_mapping,
+                without_key=self._settings.appends,
+            )
             # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
             settled = self._source.position()
@@ -115,14 +118,6 @@ class Joining:
         self._wanted.clear()
         self._settled = settled
 
-    def _tables(self, server: MySQLServer, wanted: Collection[TableName] | None = None) -> Tables:
-        return read_tables(
-            server,
-            wanted,
-            mapping=self._settings.type_mapping,
-            without_key=self._settings.appends,
-        )
-
     def changed(self, change: Change) -> None:
         """Ask again for tables that a statement is about."""
         for name in [name for name in self._read if change.concerns(name)]:
@@ -134,7 +129,7 @@ class Joining:
             self.changed(change)
         if self._read:
             self._prepared += tuple(end.xid for end in batch.xa if end.committed is None)
-        if not self._read or self._settled is None or not contains(batch.end, self._settled):
+        if not self._read or self._settled is None or not batch.end.contains(self._settled):
             return states
         result, definitions = dict(states), dict(self._read)
         for name, definition in definitions.items():

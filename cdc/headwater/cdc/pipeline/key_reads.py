@@ -12,12 +12,12 @@ import pyarrow as pa
 from headwater.catalog.table.table import Table
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
-from headwater.cdc.mysql.key_rows import read_keys
-from headwater.cdc.mysql.positions import Position, union
-from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
 from headwater.cdc.pipeline.log_rows import ReadAgainError, row_schema, with_kind
 from headwater.cdc.sink.comparison import Comparison, Difference
+from headwater.cdc.source.key_ranges import KeyRange
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.reads import ConsistentRead
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import Conflict
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow
@@ -28,7 +28,7 @@ _KEYS_AT_ONCE = 100_000
 
 
 def read_again(
-    source: MySQLSource,
+    source: Source,
     table: SourceTable,
     lake_table: SourceTable,
     keys: pa.Table,
@@ -60,12 +60,10 @@ def read_again(
         present: list[pl.DataFrame] = []
         with source.consistent_read(seen) as read:
             _check(read, table)
-            for batch in read_keys(
-                read.server.connection, source.address, lake_table, wanted, bad_dates
-            ):
+            for batch in read.rows_of_keys(lake_table, wanted, bad_dates):
                 present.append(pl.DataFrame(pa.table(batch.select(names))))
                 yield with_kind(batch, RowKind.UPDATE_AFTER, schema)
-            settled = union(settled, read.settled())
+            settled = settled.union(read.settled())
         absent = part
         if present:
             absent = part.join(pl.concat(present), on=names, how="anti")
@@ -75,7 +73,7 @@ def read_again(
 
 
 def missing_in_source(
-    source: MySQLSource,
+    source: Source,
     table: Table,
     source_table: SourceTable,
     lake_table: SourceTable,
@@ -102,9 +100,7 @@ def missing_in_source(
         comparison.add_lake(batch.cast(schema) for batch in in_lake)
         with source.consistent_read(seen) as read:
             _check(read, source_table)
-            comparison.add_source(
-                read_range(read.server.connection, source.address, keys, KeyRange())
-            )
+            comparison.add_source(read.rows(keys, KeyRange()))
         for batch in comparison.differences().batches(Difference.EXTRA):
             yield _deletes(pa.table(batch.select(names)), lake_table)
 

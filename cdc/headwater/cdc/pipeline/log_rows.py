@@ -12,18 +12,13 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql import DecodeOptions, RowBatch, TableShape, decode_rows
-from headwater.cdc.mysql.log_values import log_values
-from headwater.cdc.mysql.transactions import TableRows
+from headwater.cdc.source.log_batches import LoggedRows, TableRows
 from headwater.storage.errors import Conflict, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["LogRows", "ReadAgainError", "row_schema", "with_kind"]
-
-# MariaDB's hash of a unique key over long text, a column that only the log has.
-_HIDDEN = "DB_ROW_HASH_"
 
 
 class ReadAgainError(Conflict):
@@ -80,7 +75,7 @@ class LogRows:
         """
         known = [column.name for column in self.table.columns]
         for run in self.runs:
-            columns = [name for name in _names(run.shape) if not name.startswith(_HIDDEN)]
+            columns = list(run.columns)
             if columns != known:
                 raise Unsupported(
                     f"table {self.table.name}: the log has rows with the columns "
@@ -97,21 +92,13 @@ class LogRows:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
         """
         schema = row_schema(self.table)
-        options = DecodeOptions.for_table(self.table, self.bad_dates)
         for run in self.runs:
-            for slab in run.rows.slabs():
-                decoded = decode_rows(run.shape, slab, options)
+            for decoded in run.decoded(self.table, self.bad_dates):
                 self.rows += decoded.rows.num_rows
                 yield from self._converted(decoded, schema).to_batches()
 
-    def _converted(self, decoded: RowBatch, schema: pa.Schema) -> pa.Table:
-        shapes = {column.name: column for column in decoded.shape.columns}
-        columns = [
-            log_values(
-                decoded.rows.column(column.name), shapes[column.name], column, self.bad_dates
-            )
-            for column in self.table.columns
-        ]
+    def _converted(self, decoded: LoggedRows, schema: pa.Schema) -> pa.Table:
+        columns = decoded.rows.columns
         kinds = decoded.kinds.to_numpy().copy()
         rows = pa.Table.from_arrays([*columns, pa.array(kinds)], schema=schema)
         (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
@@ -141,13 +128,12 @@ class LogRows:
         return moved
 
     def _completed(
-        self, decoded: RowBatch, rows: pa.Table, before: npt.NDArray[np.int64]
+        self, decoded: LoggedRows, rows: pa.Table, before: npt.NDArray[np.int64]
     ) -> pa.Table:
         """Rows of a table without a key, where those after updates have what those before have."""
         assert decoded.column_set is not None
         sets = decoded.column_set.to_numpy()
-        every = len(decoded.shape.columns)
-        lacks = np.array([len(names) < every for names in decoded.column_sets])[sets]
+        lacks = self._lack(decoded)[sets]
         is_after = np.zeros(len(sets), np.bool_)
         is_after[before + 1] = True
         # No update is the first row.
@@ -165,7 +151,7 @@ class LogRows:
 
     def _take_partial(
         self,
-        decoded: RowBatch,
+        decoded: LoggedRows,
         rows: pa.Table,
         before: npt.NDArray[np.int64],
         keep: npt.NDArray[np.bool_],
@@ -173,8 +159,7 @@ class LogRows:
         """Note the keys of rows that lack columns, and keep the rows out."""
         assert decoded.column_set is not None
         sets = decoded.column_set.to_numpy()
-        every = len(decoded.shape.columns)
-        lacks = np.array([len(names) < every for names in decoded.column_sets])[sets]
+        lacks = self._lack(decoded)[sets]
         # An update is left out whole.
         either = lacks[before] | lacks[before + 1]
         lacks[before] = lacks[before + 1] = either
@@ -201,6 +186,7 @@ class LogRows:
             partial = partial.set_column(at, partial.field(at), key)
         self.partial.append(partial)
 
-
-def _names(shape: TableShape) -> Sequence[str]:
-    return [column.name for column in shape.columns]
+    def _lack(self, decoded: LoggedRows) -> npt.NDArray[np.bool_]:
+        """Which kinds of partial images lack a column of the table."""
+        every = {column.name for column in self.table.columns}
+        return np.array([not every <= set(names) for names in decoded.column_sets], np.bool_)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
 from time import monotonic
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.positions import Position, contains
-from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import BatchLimits, LogBatch, LogReader
 from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining
@@ -24,6 +20,9 @@ from headwater.cdc.pipeline.start_check import start_findings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import after_batch
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch, LogReader
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, Invalid, Unavailable
 
@@ -44,14 +43,16 @@ class Pipeline:
 
     Args:
         lake: The lake.
-        address: The source.
+        open_source: Connects to the source.
         settings: What is followed, and how.
     """
 
-    def __init__(self, lake: Lake, address: Address, settings: PipelineSettings) -> None:
+    def __init__(
+        self, lake: Lake, open_source: Callable[[], Source], settings: PipelineSettings
+    ) -> None:
         self.settings = settings
         self.progress = ProgressLog()
-        self._lake, self._address = lake, address
+        self._lake, self._open_source = lake, open_source
         self._stop = Event()
 
     def stop(self) -> None:
@@ -78,7 +79,7 @@ class Pipeline:
         while True:
             begun = monotonic()
             try:
-                with closing(MySQLSource(self._address)) as source:
+                with closing(self._open_source()) as source:
                     source.lock(self.settings.name, self.settings.lock_seconds)
                     session = _Session(self, self._lake, source, self._stop)
                     if once and goal is None:
@@ -103,7 +104,7 @@ class _Session:
         self,
         pipeline: Pipeline,
         lake: Lake,
-        source: MySQLSource,
+        source: Source,
         stop: Event,
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
@@ -167,7 +168,7 @@ class _Session:
         state = PipelineState.existing(lake, settings.target, settings.name)
         if state is not None and state.plan() is not None:
             return
-        findings = start_findings(lake, self._source.server, settings)
+        findings = start_findings(lake, self._source, settings)
         if findings:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
@@ -203,7 +204,7 @@ class _Session:
         if self._goal is None or self._joining.has_some or not is_recorded:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
-        return is_read and contains(reader.position, self._goal)
+        return is_read and reader.position.contains(self._goal)
 
     def _end(self, plan: BatchPlan, states: States) -> None:
         """Record that the last batch is committed: the next start does not need its log."""
@@ -237,7 +238,7 @@ class _Session:
                         f"the source at {self._source.address} has ended its log; check that the "
                         "server runs"
                     )
-                self._progress.lags(self._source.log_bytes_after(*reader.file_offset))
+                self._progress.lags(reader.lag_bytes())
                 return plan, self._joined(states, batch)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             properties = {
@@ -302,7 +303,7 @@ class _Session:
         states = self._events.apply(plan.number, states, committed, batch, self._joining)
         states = self._joined(states, batch)
         self._progress.states(states)
-        lag = self._source.log_bytes_after(*reader.file_offset)
+        lag = reader.lag_bytes()
         self._progress.batch_done(plan.number, position, batch.source_time, lag)
         reader.released()
         return states

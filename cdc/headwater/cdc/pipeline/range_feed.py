@@ -13,11 +13,11 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.key_ranges import Bound, KeyRange, key_ranges, read_range
-from headwater.cdc.mysql.positions import Position, union
-from headwater.cdc.mysql.server import MySQLServer
-from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.source.key_ranges import Bound, KeyRange
+from headwater.cdc.source.positions import Position, union
+from headwater.cdc.source.reads import RowReader
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import Conflict, Unavailable
 
 __all__ = ["FeedResult", "RangeFeed"]
@@ -68,7 +68,7 @@ class RangeFeed:
 
     def __init__(
         self,
-        source: MySQLSource,
+        source: Source,
         table: SourceTable,
         lake_table: SourceTable,
         after: Bound | None,
@@ -171,20 +171,14 @@ class RangeFeed:
             yield KeyRange(after, until or None)
             return
         with self._source.consistent_read(self._seen) as read:
-            yield from key_ranges(
-                read.server.connection,
-                self._source.address,
-                self._table,
-                self._settings.range_rows,
-                after,
-            )
+            yield from read.key_ranges(self._table, self._settings.range_rows, after)
 
     def _run(self) -> None:
         try:
             # A table that is another one than expected is read in one of the next batches.
             with suppress(Conflict), ExitStack() as stack:
                 # One connection for all of the thread's ranges, if it gets any.
-                connect = cache(lambda: stack.enter_context(MySQLServer(self._source.address)))
+                connect = cache(lambda: stack.enter_context(self._source.row_reader()))
                 while self._read_next(connect):
                     pass
         except Exception as error:  # noqa: BLE001 - it is raised by `batches`
@@ -195,7 +189,7 @@ class RangeFeed:
             with self._lock:
                 self._running -= 1
 
-    def _read_next(self, connect: Callable[[], MySQLServer]) -> bool:
+    def _read_next(self, connect: Callable[[], RowReader]) -> bool:
         """Read a range; whether there may be more."""
         with self._lock:
             if self._closing.is_set():
@@ -228,17 +222,10 @@ class RangeFeed:
             self._reached_end = True
         return True
 
-    def _read(self, part: KeyRange, rows: _RangeRows, server: MySQLServer) -> None:
-        source = self._source
-        with source.consistent_read(self._seen, server) as read:
+    def _read(self, part: KeyRange, rows: _RangeRows, reader: RowReader) -> None:
+        with reader.consistent_read(self._seen) as read:
             read.check(self._table)
-            for batch in read_range(
-                server.connection,
-                source.address,
-                self._lake_table,
-                part,
-                self._settings.bad_dates,
-            ):
+            for batch in read.rows(self._lake_table, part, self._settings.bad_dates):
                 with self._lock:
                     self._rows += batch.num_rows
                 if self._keep:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from headwater.cdc.ddl import (
@@ -16,9 +16,6 @@ from headwater.cdc.ddl import (
     Truncate,
 )
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.table_changes import apply_changes
-from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.batch_commit import commit_properties
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
@@ -28,6 +25,8 @@ from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
 from headwater.cdc.pipeline.table_states import quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
+from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
 from headwater.storage.schema.change import SetOption
 
@@ -55,7 +54,7 @@ class SchemaEvents:
 
     def __init__(
         self,
-        source: MySQLSource,
+        source: Source,
         settings: PipelineSettings,
         targets: Targets,
         cascades: Cascades,
@@ -185,25 +184,16 @@ class SchemaEvents:
             if not state.is_followed:
                 continue
             try:
-                self._alter_table(event, name, state, changes)
+                self._alter_table(event, name, state)
             except (Unavailable, Conflict) as error:
                 raise Unavailable(error.message) from error
             except HeadwaterError as error:
                 event.states[name] = quarantined(state, error.message, event.batch.end)
             self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
 
-    def _alter_table(
-        self, event: _Event, name: TableName, state: TableState, changes: Sequence[Change]
-    ) -> None:
+    def _alter_table(self, event: _Event, name: TableName, state: TableState) -> None:
         old, batch = state.source_table(name), event.batch
-        result = apply_changes(
-            changes,
-            old,
-            mapping=self._settings.type_mapping,
-            syntax=batch.syntax,
-            explicit_timestamps=self._source.explicit_timestamps,
-            strict=batch.strict,
-        )
+        result = self._source.altered(old, batch, self._settings.type_mapping)
         if result.key_changed:
             raise Invalid(
                 f"the primary key of {name} changed; replace the lake's table: headwater cdc "

@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.selection import Selection
-from headwater.cdc.mysql.column_types import TypeMapping, parse_type_mapping
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
@@ -64,7 +63,7 @@ class PipelineSettings:
     target: str
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
-    type_mapping: frozenset[TypeMapping] = frozenset()
+    type_mapping: frozenset[str] = frozenset()
     bad_dates: BadDates = BadDates.FAIL
     on_drop: OnDrop = OnDrop.KEEP
     narrowing: Narrowing = Narrowing.KEEP
@@ -131,7 +130,7 @@ class PipelineSettings:
             target,
             tuple(json.loads(stored["include"])),
             tuple(json.loads(stored["exclude"])),
-            parse_type_mapping(stored["type-mapping"]),
+            frozenset(filter(None, stored["type-mapping"].split(","))),
             BadDates(stored["bad-dates"]),
             OnDrop(stored["on-drop"]),
             Narrowing(stored["narrowing"]),

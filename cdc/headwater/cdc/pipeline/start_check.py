@@ -6,51 +6,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
-from headwater.cdc.mysql.information_schema import read_tables
-from headwater.cdc.mysql.server import MySQLServer
-from headwater.cdc.mysql.text_values import quoted
-from headwater.cdc.mysql.unlogged_changes import unlogged_changes
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.target_tables import check_options
+from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
-from headwater.storage.errors import Forbidden, Invalid, NotFound, Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["start_findings"]
 
 
-def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) -> list[Finding]:
+def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> list[Finding]:
     """Everything that keeps a new pipeline from following its tables.
 
     Args:
         lake: The lake; nothing is created.
-        server: The source.
+        source: The source.
         settings: The pipeline's.
 
     Raises:
         Forbidden, Unavailable: The source or the lake cannot be asked.
     """
-    tables = read_tables(server, mapping=settings.type_mapping, without_key=settings.appends)
+    tables = source.tables(mapping=settings.type_mapping, without_key=settings.appends)
     names = {table.name for table in tables.followed}
     names |= {finding.table for finding in tables.findings if finding.table is not None}
     selection = settings.selection()
     chosen = sorted(name for name in names if selection.matches(name))
     followed = [table for table in tables.followed if selection.matches(table.name)]
-    findings = server.findings()
-    if not findings:
-        findings += unlogged_changes(server, {name.database for name in chosen})
+    findings = list(source.findings({name.database for name in chosen}))
     for pattern in selection.include:
         if not any(pattern.matches(name) for name in names):
             findings.append(
                 Finding(
                     f"pattern '{pattern.text}'",
-                    f"it matches no table of the source that user '{server.address.user}' sees",
+                    f"it matches no table of the source that user '{source.address.user}' sees",
                     "correct it, or grant the user SELECT on the tables",
                 )
             )
     findings += (finding for finding in tables.findings if finding.table in chosen)
-    findings += _privileges(server, followed)
+    findings += source.unreadable(followed)
     findings += _clashes(chosen, settings.target)
     options = _options(settings.table_options)
     findings += options
@@ -58,23 +53,6 @@ def start_findings(lake: Lake, server: MySQLServer, settings: PipelineSettings) 
         lake, settings, followed, is_new_checked=not options
     )
     return findings
-
-
-def _privileges(server: MySQLServer, tables: Sequence[SourceTable]) -> Iterator[Finding]:
-    """Tables that the user sees and may not read."""
-    for table in tables:
-        columns = ", ".join(quoted(column.name) for column in table.columns)
-        name = ".".join(map(quoted, table.name))
-        try:
-            server.rows(f"SELECT {columns} FROM {name} LIMIT 0")
-        except Forbidden:
-            user = server.address.user
-            yield Finding(
-                f"table {table.name}",
-                f"user '{user}' may not read it",
-                f"GRANT SELECT ON {name} TO '{user}'",
-                table.name,
-            )
 
 
 def _clashes(chosen: Sequence[TableName], target: str) -> Iterator[Finding]:

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from headwater.catalog.table.table import Table
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
 from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.source import Source
 from headwater.storage.errors import Invalid
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
@@ -48,7 +48,7 @@ class TablePart(BatchPart):
     def __init__(
         self,
         table: Table,
-        source: MySQLSource,
+        source: Source,
         source_table: SourceTable,
         lake_table: SourceTable,
         settings: PipelineSettings,

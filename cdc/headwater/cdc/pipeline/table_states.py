@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.positions import Position, contains, union
-from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch
 from headwater.cdc.pipeline.batch_commit import Outcome
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
+from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.positions import Position, union
+from headwater.cdc.source.source import Source
 
 __all__ = ["after_batch", "gone", "quarantined", "read_again"]
 
@@ -20,7 +20,7 @@ States = Mapping[TableName, TableState]
 
 
 def after_batch(
-    states: States, batch: LogBatch, outcome: Outcome, source: MySQLSource
+    states: States, batch: LogBatch, outcome: Outcome, source: Source
 ) -> dict[TableName, TableState]:
     """The states of tables when a batch is committed, before its statement is applied.
 
@@ -91,13 +91,13 @@ def read_again(state: TableState, reason: str, position: Position) -> TableState
 
 
 def _with_ahead(
-    state: TableState, batch: LogBatch, read_at: Position | None, source: MySQLSource
+    state: TableState, batch: LogBatch, read_at: Position | None, source: Source
 ) -> TableState:
     """The state of a table of which single keys may have been read."""
     ahead = None if state.ahead is None else source.parse(state.ahead)
     if read_at is not None:
         ahead = union(ahead, read_at)
-    is_reached = ahead is None or contains(batch.end, ahead)
+    is_reached = ahead is None or batch.end.contains(ahead)
     return replace(state, ahead=None if is_reached else str(ahead))
 
 
@@ -122,7 +122,7 @@ def _streaming(state: TableState, position: Position) -> TableState:
 
 
 def _progressed(
-    name: TableName, state: TableState, batch: LogBatch, outcome: Outcome, source: MySQLSource
+    name: TableName, state: TableState, batch: LogBatch, outcome: Outcome, source: Source
 ) -> TableState:
     """The state of a table of which ranges were read, or keys deleted."""
     reading = state.reading or Reading()
@@ -137,7 +137,7 @@ def _progressed(
         settles = union(settles, source.position())
         reading = replace(reading, deletes=False, deletes_now=False)
     reading = replace(reading, settles=None if settles is None else str(settles))
-    is_settled = settles is None or contains(batch.end, settles)
+    is_settled = settles is None or batch.end.contains(settles)
     if reading.is_all_read and not reading.deletes and is_settled:
         return _streaming(state, batch.end)
     return replace(state, reading=reading)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,19 +11,20 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy.engine import make_url
 
-from headwater.cdc.mysql.column_types import parse_type_mapping
-from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.text_values import BadDates
+from headwater.cdc.columns import BadDates
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
+from headwater.cdc.service.sources import (
+    Address,
+    default_name,
+    parse_type_mapping,
+    read_text,
+    source_address,
+)
 from headwater.cdc.sink.schema_changes import Narrowing
-from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.errors import Invalid
 
-__all__ = ["PASSWORD_VARIABLE", "PipelineOptions", "read_password", "source_address"]
+__all__ = ["PipelineOptions"]
 
-PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
-"""The variable of the source's password."""
-
-_DEFAULT_PORT = 3306
 _TUNING = (
     *("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers"),
     "lock_seconds",
@@ -136,7 +136,7 @@ class PipelineOptions(BaseModel):
             Unavailable: It cannot be read.
         """
         try:
-            values = yaml.safe_load(_text(path))
+            values = yaml.safe_load(read_text(path))
         except yaml.YAMLError as error:
             text = " ".join(str(error).split())
             raise Invalid(f"{path} is not YAML: {text}; write one 'option: value' a line") from None
@@ -157,7 +157,7 @@ class PipelineOptions(BaseModel):
         url = make_url(self.source)
         hidden = url._replace(password=None, port=address.port)
         return PipelineSettings(
-            name=self.name or _default_name(address, self.target),
+            name=self.name or default_name(address, self.target),
             source=hidden.render_as_string(),
             target=self.target,
             include=self.include,
@@ -170,61 +170,6 @@ class PipelineOptions(BaseModel):
             table_options=self.table_options,
             **tuning,
         )
-
-
-def source_address(
-    source: str,
-    password: str | None = None,
-    password_file: str | os.PathLike[str] | None = None,
-) -> Address:
-    """The address of a source, with its password.
-
-    Args:
-        source: The source's URL.
-        password: The password.
-        password_file: The file that it is in. Where neither is given and the URL has none, it is
-            that of the variable `PASSWORD_VARIABLE`.
-
-    Raises:
-        Invalid: The URL is wrong, or the password is given twice.
-        Unavailable: The file cannot be read.
-    """
-    if password is not None and password_file is not None:
-        raise Invalid("the source's password is given twice: as text and as a file; give one")
-    if password_file is not None:
-        password = read_password(password_file)
-    address = Address.from_url(source, password)
-    if password is None and not address.password:
-        address = Address.from_url(source, os.environ.get(PASSWORD_VARIABLE))
-    return address
-
-
-def read_password(file: str | os.PathLike[str] | None) -> str | None:
-    """The password in a file, without the end of its line; None without a file.
-
-    Raises:
-        Unavailable: It cannot be read.
-    """
-    return None if file is None else _text(file).rstrip("\r\n")
-
-
-def _text(path: str | os.PathLike[str]) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise Unavailable(f"cannot read {os.fspath(path)}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Unavailable(f"cannot read {os.fspath(path)}: it is not UTF-8 text") from error
-
-
-def _default_name(address: Address, target: str) -> str:
-    try:
-        ipaddress.ip_address(address.host)
-        host = address.host.replace(":", "-")
-    except ValueError:
-        host = address.host.partition(".")[0]
-    port = "" if address.port == _DEFAULT_PORT else f"-{address.port}"
-    return f"{host}{port}-{target}"
 
 
 def _explained(error: ValidationError, given: Mapping[str, Any]) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from threading import Thread
 from types import TracebackType
 from typing import Self
 
 from headwater.cdc.model.tables import Finding
-from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import start_findings
 from headwater.cdc.pipeline.state import PipelineState
 from headwater.cdc.service.options import PipelineOptions
+from headwater.cdc.service.sources import Address, open_source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 
@@ -132,7 +133,9 @@ def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
-    return RunningPipeline(Pipeline(lake, address, settings), once=options.once)
+    return RunningPipeline(
+        Pipeline(lake, lambda: open_source(address), settings), once=options.once
+    )
 
 
 def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
@@ -151,5 +154,5 @@ def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
 
 
 def _findings(lake: Lake, address: Address, settings: PipelineSettings) -> list[Finding]:
-    with MySQLServer(address) as server:
-        return start_findings(lake, server, settings)
+    with closing(open_source(address)) as source:
+        return start_findings(lake, source, settings)

@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.positions import contains
-from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE, BatchPlan, PipelineState, TablePhase
-from headwater.cdc.service.options import source_address
+from headwater.cdc.service.sources import open_source, source_address
+from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, NotFound
 
@@ -125,13 +124,13 @@ class StoredPipeline:
             )
         return plan
 
-    def source(self, password: str | None = None) -> MySQLSource:
+    def source(self, password: str | None = None) -> Source:
         """A connection to the source.
 
         Raises:
             HeadwaterError: The source cannot be reached, or rejects the password.
         """
-        return MySQLSource(source_address(self.started_with().source, password))
+        return open_source(source_address(self.started_with().source, password))
 
     def status(self, password: str | None = None) -> PipelineStatus:
         """Where it is; the source is asked if it can be."""
@@ -148,7 +147,7 @@ class StoredPipeline:
             with closing(self.source(password)) as source:
                 is_running = source.is_locked(self.name)
                 end = source.parse(plan.end)
-                is_current = contains(end, source.position())
+                is_current = end.contains(source.position())
         except HeadwaterError as error:
             problem = error.message
         batch = _last_of_all(plan, properties, tables)

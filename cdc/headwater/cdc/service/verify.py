@@ -16,21 +16,19 @@ import pyarrow as pa
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.mysql.information_schema import check_definition
-from headwater.cdc.mysql.key_ranges import KeyRange, read_range
-from headwater.cdc.mysql.key_rows import read_keys
-from headwater.cdc.mysql.positions import Position, contains
-from headwater.cdc.mysql.server import Address
-from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch
-from headwater.cdc.pipeline.exact_reads import exact_read
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.service.sources import Address, open_source
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
 from headwater.cdc.sink.comparison import Comparison
 from headwater.cdc.sink.multisets import MultisetComparison
+from headwater.cdc.source.key_ranges import KeyRange
+from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.reads import ConsistentRead
+from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -88,7 +86,7 @@ def verify(lake: Lake, address: Address, settings: PipelineSettings) -> Iterator
             f"pipeline '{settings.name}' has not run into database {settings.target}; name one "
             "that has: headwater cdc status"
         )
-    with closing(MySQLSource(address)) as source:
+    with closing(open_source(address)) as source:
         for escaped in sorted(plan.tables):
             name = TableName.from_escaped(escaped)
             if plan.tables[escaped].phase is not TablePhase.GONE:
@@ -101,7 +99,7 @@ class _Verification:
     def __init__(
         self,
         lake: Lake,
-        source: MySQLSource,
+        source: Source,
         settings: PipelineSettings,
         state: PipelineState,
         name: TableName,
@@ -148,7 +146,7 @@ class _Verification:
         if state.is_appended:
             return self._differing_rows(source_table, lake_table, scan, base)
         with self._source.consistent_read(base) as read:
-            check_definition(read.server, source_table)
+            read.check(source_table)
             keys = among
             if keys is None:
                 keys = self._all(read, scan, lake_table)
@@ -173,11 +171,8 @@ class _Verification:
         schema = _schema(lake_table)
         with self._comparison(lake_table, schema) as comparison:
             comparison.add_lake(batch.cast(schema) for batch in scan.to_batches())
-            connection, address = read.server.connection, self._source.address
             bad_dates = self._settings.bad_dates
-            comparison.add_source(
-                read_range(connection, address, lake_table, KeyRange(), bad_dates)
-            )
+            comparison.add_source(read.rows(lake_table, KeyRange(), bad_dates))
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
             return _collected(result.batches(), lake_table)
@@ -197,7 +192,7 @@ class _Verification:
             reader.follow([self._name])
             batch = reader.read_until(self._source.position())
             self._check_followed(batch)
-            read = stack.enter_context(exact_read(self._source, reader, batch, source_table))
+            read = stack.enter_context(self._source.exact_read(reader, batch, source_table))
             self._check_followed(batch)
             comparison = stack.enter_context(MultisetComparison(schema, memory_bytes=_MEMORY_BYTES))
             for rows in scan.to_batches():
@@ -206,9 +201,7 @@ class _Verification:
             for rows in self._decoded(lake_table, batch):
                 weights = row_weights(rows.column(ROW_KIND_COLUMN))
                 comparison.add_lake(rows.select(schema.names), weights)
-            for rows in read_range(
-                read.server.connection, self._source.address, lake_table, KeyRange(), bad_dates
-            ):
+            for rows in read.rows(lake_table, KeyRange(), bad_dates):
                 comparison.add_source(rows)
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
@@ -233,7 +226,7 @@ class _Verification:
             rows.append(frame.join(wanted, on=names, how="semi"))
         kept = pl.concat(rows) if rows else pl.DataFrame(schema.empty_table())
         kept = kept.with_columns(pl.lit(0, pl.Int8).alias(ROW_KIND_COLUMN))
-        if not contains(base, settled):
+        if not base.contains(settled):
             parts = [kept]
             for batch in self._logged(lake_table, base, settled):
                 frame = pl.DataFrame(pa.table(batch))
@@ -243,9 +236,7 @@ class _Verification:
         with self._comparison(lake_table, schema) as comparison:
             comparison.add_lake(kept.to_arrow().cast(schema).to_batches())
             comparison.add_source(
-                read_keys(
-                    read.server.connection,
-                    self._source.address,
+                read.rows_of_keys(
                     lake_table,
                     wanted.to_arrow().cast(keys.select(names).schema),
                     self._settings.bad_dates,

@@ -69,7 +69,7 @@ def status(
     if its source cannot be asked.
     """
     require("cdc", "headwater cdc status")
-    from headwater.cdc.service.options import read_password
+    from headwater.cdc.service.sources import read_password
     from headwater.cdc.service.status import find_pipelines
 
     password = read_password(password_file)
@@ -107,8 +107,8 @@ def stop(
 ) -> None:
     """Stop the process that runs a pipeline, after its batch, and wait until it has ended."""
     require("cdc", "headwater cdc stop")
-    from headwater.cdc.service.options import read_password
     from headwater.cdc.service.requests import request_stop
+    from headwater.cdc.service.sources import read_password
     from headwater.cdc.service.status import the_pipeline
 
     pipeline = the_pipeline(lake, target, name)
@@ -142,8 +142,8 @@ def resnapshot(
     if bool(tables) == all_tables:
         raise typer.BadParameter("name tables, or give --all")
     require("cdc", "headwater cdc resnapshot")
-    from headwater.cdc.service.options import read_password
     from headwater.cdc.service.requests import request_resnapshot
+    from headwater.cdc.service.sources import read_password
     from headwater.cdc.service.status import the_pipeline
 
     pipeline = the_pipeline(lake, target, name)
@@ -173,7 +173,7 @@ def verify(
     The exit code is 1 if any does, or if a table cannot be compared.
     """
     require("cdc", "headwater cdc verify")
-    from headwater.cdc.service.options import read_password, source_address
+    from headwater.cdc.service.sources import read_password, source_address
     from headwater.cdc.service.status import the_pipeline
     from headwater.cdc.service.verify import verify as compare
 

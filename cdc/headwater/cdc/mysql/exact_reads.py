@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.mysql.consistent_reads import MySQLRead, MySQLReads
 from headwater.cdc.mysql.information_schema import check_definition, keep_definition
-from headwater.cdc.mysql.positions import Position
-from headwater.cdc.mysql.server import MySQLServer
-from headwater.cdc.mysql.source import ConsistentRead, MySQLSource
-from headwater.cdc.mysql.transactions import LogBatch, LogReader
+from headwater.cdc.mysql.server import Address, MySQLServer
+from headwater.cdc.source.log_batches import LogBatch, LogReader
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Conflict
 
 __all__ = ["exact_read"]
@@ -31,12 +31,13 @@ _ATTEMPTS = 10
 
 @contextmanager
 def exact_read(
-    source: MySQLSource, reader: LogReader, batch: LogBatch, table: SourceTable
-) -> Iterator[ConsistentRead]:
+    reads: MySQLReads, address: Address, reader: LogReader, batch: LogBatch, table: SourceTable
+) -> Iterator[MySQLRead]:
     """See a table exactly as it is at the end of a batch, which is read on for that.
 
     Args:
-        source: The source.
+        reads: Begins reads of the server.
+        address: The server.
         reader: Reads the log; its last batch is the one.
         batch: The batch. The table is seen with all changes in it.
         table: The table; statements about it wait until this has ended.
@@ -45,10 +46,10 @@ def exact_read(
         Conflict: The table has other columns, or changes all the time: try again later.
         Unavailable: The source cannot be reached.
     """
-    with MySQLServer(source.address) as server:
+    with MySQLServer(address) as server:
         server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
         for _ in range(_ATTEMPTS):
-            read = _read_between_changes(source, server, reader, batch, table.name)
+            read = _read_between_changes(reads, server, reader, batch, table.name)
             if read is not None:
                 break
         else:
@@ -62,15 +63,11 @@ def exact_read(
 
 
 def _read_between_changes(
-    source: MySQLSource,
-    server: MySQLServer,
-    reader: LogReader,
-    batch: LogBatch,
-    name: TableName,
-) -> ConsistentRead | None:
+    reads: MySQLReads, server: MySQLServer, reader: LogReader, batch: LogBatch, name: TableName
+) -> MySQLRead | None:
     """See a table exactly as it is at the end of a batch; None if it changed meanwhile."""
-    _read_on(reader, batch, source.position(), name)
-    read = source.begin_read(server, reader.position)
+    _read_on(reader, batch, reads.position_on(server), name)
+    read = reads.begin(server, reader.position)
     # What is defined from here on waits; what was defined before is in the log.
     keep_definition(server, name)
     changed = _read_on(reader, batch, read.logged(), name)

@@ -1,0 +1,198 @@
+"""Changes of followed tables between two positions of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from headwater.cdc.columns import BadDates
+from headwater.cdc.ddl import Change, Syntax
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.source.positions import Position
+
+__all__ = ["BatchLimits", "LogBatch", "LogReader", "LoggedRows", "TableRows", "XaEnd"]
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """When a batch ends; always after a whole transaction.
+
+    Attributes:
+        seconds: The time to collect transactions.
+        bytes: The bytes of followed tables' rows in the log.
+        quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
+            `seconds` begin with it.
+    """
+
+    seconds: float = 5.0
+    bytes: int = 128 << 20
+    quiet_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoggedRows:
+    """Decoded rows of one table, in the order of the log.
+
+    Attributes:
+        rows: The table's columns in their order, in the lake's types. A column that a partial image
+            does not have is null.
+        kinds: The row kind of each row, as ``int8`` (`RowKind`). The row after an update follows
+            the one before it.
+        column_sets: The columns that rows have, by name, one set for each kind of partial image.
+        column_set: The index in `column_sets` of each row, as ``int32``; None where every row has
+            every column.
+    """
+
+    rows: pa.Table
+    kinds: pa.Array
+    column_sets: Sequence[Collection[str]] = ()
+    column_set: pa.Array | None = None
+
+
+class TableRows(Protocol):
+    """Rows of a table in one shape, in the order of the log, as the log has them."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of the columns that the log has."""
+
+    def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
+        """Decode the rows.
+
+        Args:
+            table: The table, with the types that its columns have in the lake; its columns are
+                those of the log.
+            bad_dates: What to do with dates that the lake does not have.
+
+        Raises:
+            CorruptData, Invalid, Unsupported: A value cannot be in the lake.
+        """
+
+
+@dataclass(frozen=True)
+class XaEnd:
+    """The end of an XA transaction, or of its first phase.
+
+    Attributes:
+        xid: Its identifier, as the log writes it.
+        tables: The followed tables that it changed, where it was prepared.
+        committed: Whether it was committed or rolled back; None where it was prepared.
+    """
+
+    xid: str
+    tables: frozenset[TableName] = frozenset()
+    committed: bool | None = None
+
+
+@dataclass
+class LogBatch:
+    """Changes of followed tables between two positions.
+
+    Attributes:
+        start: The position that it begins after.
+        end: The position of its last transaction.
+        rows: The rows of each table, by shape where that changed.
+        changes: What a statement changed: it is a batch of its own.
+        statement: The statement's text.
+        syntax: How its session writes statements.
+        strict: Whether its session rejects nulls in a column that becomes NOT NULL.
+        faults: Tables whose rows cannot be read, with the reason.
+        rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
+            is all tables.
+        xa: Phases of XA transactions, in order.
+        source_time: When the last transaction was written, ms since 1970; 0 without one.
+        transactions: How many transactions, also of other tables.
+        size: Bytes of followed tables' rows.
+        ended: Whether the log ended, where its reader does not wait.
+    """
+
+    start: Position
+    end: Position
+    rows: dict[TableName, list[TableRows]] = field(default_factory=dict)
+    changes: Sequence[Change] = ()
+    statement: str = ""
+    syntax: Syntax = field(default_factory=Syntax)
+    strict: bool = False
+    faults: dict[TableName, str] = field(default_factory=dict)
+    rereads: dict[TableName | None, str] = field(default_factory=dict)
+    xa: list[XaEnd] = field(default_factory=list)
+    source_time: int = 0
+    transactions: int = 0
+    size: int = 0
+    ended: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it changes anything of followed tables."""
+        return bool(self.rows or self.changes or self.faults or self.rereads or self.xa)
+
+
+class LogReader(Protocol):
+    """Reads a log, batch by batch."""
+
+    @property
+    def position(self) -> Position:
+        """The end of the last batch."""
+
+    def follow(self, tables: Collection[TableName]) -> None:
+        """Choose the tables whose rows the next batch has, among those that are selected."""
+
+    def read_batch(
+        self, limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
+    ) -> LogBatch:
+        """Read transactions until a limit is reached.
+
+        Args:
+            limits: The limits.
+            should_end: Whether to end the batch now; asked when nothing comes for a while.
+
+        Returns:
+            A batch, perhaps an empty one.
+
+        Raises:
+            CorruptData, Unsupported: The log cannot be read.
+            NotFound: It was purged.
+            Unavailable: The connection is lost.
+        """
+
+    def read_until(self, end: Position) -> LogBatch:
+        """Read exactly the transactions up to a position, however long that takes.
+
+        Raises:
+            CorruptData: The log ended before.
+            As `read_batch`.
+        """
+
+    def read_on(
+        self, batch: LogBatch, end: Position, seconds: float
+    ) -> frozenset[TableName | None] | None:
+        """Read on to exactly a position that the log has, within the batch that was read last.
+
+        Args:
+            batch: The batch; it has no statement.
+            end: The position.
+            seconds: How long to wait for it.
+
+        Returns:
+            The tables that the transactions read now have changed, with None for any table; or None
+            if the position was not reached, as a statement is before it or it did not come in time.
+
+        Raises:
+            As `read_batch`.
+        """
+
+    def lag_bytes(self) -> int | None:
+        """How many bytes of the log are to be read; None if not known.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+
+    def released(self) -> None:
+        """Note that the rows of the batches before are not needed any more."""
+
+    def close(self) -> None:
+        """End the stream."""
