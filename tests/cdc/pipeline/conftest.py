@@ -79,6 +79,12 @@ class Follower:
         pipeline.run(once=True)
         return pipeline.progress.read()
 
+    def resnapshot(self, *tables: str) -> None:
+        """Ask for tables to be read again."""
+        state = PipelineState.open(self.lake, "lake", self.settings.name)
+        for table in tables:
+            state.request(f"resnapshot:{self.origin.table(table).escaped}", "")
+
     def batch(self) -> int:
         """The number of the last batch that was planned; -1 before the first."""
         plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()

@@ -6,6 +6,11 @@ import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.running_changes import follow_changes
 
+from headwater.cdc.mysql.foreign_keys import logs_cascades
+from headwater.cdc.mysql.server import Flavour
+from headwater.cdc.pipeline.state import TablePhase
+from headwater.storage.errors import Invalid
+
 TABLES = (
     "CREATE TABLE customers (id INT PRIMARY KEY, code VARCHAR(10) UNIQUE, name TEXT)",
     "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, "
@@ -123,3 +128,68 @@ def test_a_parent_whose_rows_cannot_be_deleted(origin: Origin, follower: Followe
     )
     follower.once()
     follower.check(*ALL, "tags")
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_parent_that_a_prepared_transaction_changes(
+    origin: Origin, follower: Follower, end: str
+) -> None:
+    origin.session(
+        "XA START 'one'",
+        "UPDATE customers SET id = 22, code = 'bb' WHERE id = 2",
+        "DELETE FROM customers WHERE id = 1",
+        "XA END 'one'",
+        "XA PREPARE 'one'",
+    )
+    follower.once()
+    origin.session(f"XA {end} 'one'")
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_parent_that_a_statement_changes(origin: Origin, follower: Follower) -> None:
+    if origin.server.flavour is Flavour.MYSQL:
+        pytest.skip("has no statements in its log")
+    origin.session(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "UPDATE customers SET id = 22, code = 'bb' WHERE id = 2",
+        "DELETE FROM customers WHERE id = 1",
+    )
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_parent_that_is_not_followed(origin: Origin, follower: Follower) -> None:
+    if logs_cascades(origin.server.variables()):
+        pytest.skip("its log has the rows of children")
+    follower.change(include=(f"{origin.database}.orders", f"{origin.database}.items"))
+    follower.once()
+    # What does not follow a parent does not go on, and its children neither.
+    assert set(follower.phases().values()) == {TablePhase.QUARANTINED}
+    reason = follower.states()["orders"].reason
+    assert reason is not None
+    assert f"foreign key changes rows of {origin.table('orders')} with those of" in reason
+    follower.change(include=(f"{origin.database}.*",))
+    follower.resnapshot(*ALL)
+    origin.run("DELETE FROM customers WHERE id = 1")
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_new_pipeline_follows_parents_too(origin: Origin, follower: Follower) -> None:
+    if logs_cascades(origin.server.variables()):
+        pytest.skip("its log has the rows of children")
+    follower.change(name="another", include=(f"{origin.database}.orders",))
+    with pytest.raises(Invalid, match=r"without an event in the log, and .*customers is not"):
+        follower.once()
+
+
+def test_children_of_a_quarantined_parent_wait_for_it(origin: Origin, follower: Follower) -> None:
+    if logs_cascades(origin.server.variables()):
+        pytest.skip("its log has the rows of children")
+    origin.run(
+        "ALTER TABLE customers ADD UNIQUE (id), DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)"
+    )
+    origin.run("DELETE FROM customers WHERE id = 1")
+    follower.once()
+    assert follower.phases() == dict.fromkeys(ALL, TablePhase.QUARANTINED)

@@ -17,7 +17,7 @@ from headwater.cdc.mysql.gtid import GtidSet
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import TablesWithoutKey
-from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.running import RunningPipeline
 
 TABLE = "CREATE TABLE t (a INT, b VARCHAR(20))"
@@ -62,11 +62,6 @@ def some_changes(rng: random.Random) -> list[str]:
     return ["BEGIN", *rng.sample(changes, 2), rng.choice(["COMMIT", "COMMIT", "ROLLBACK"])]
 
 
-def resnapshot(follower: Follower, origin: Origin) -> None:
-    state = PipelineState.open(follower.lake, "lake", "shop")
-    state.request(f"resnapshot:{origin.table('t').escaped}", "")
-
-
 def until_streaming(running_pipeline: RunningPipeline, origin: Origin) -> None:
     """Wait until the table's rows are read."""
     while True:
@@ -80,7 +75,7 @@ def test_snapshots_while_the_table_changes(origin: Origin, appending: Follower) 
     origin.run(TABLE, "CREATE TABLE other (a INT)", ROWS)
     for number in range(ROUNDS):
         if number:
-            resnapshot(appending, origin)
+            appending.resnapshot("t")
         with writing(origin, some_changes), RunningPipeline(appending.pipeline()) as pipeline:
             until_streaming(pipeline, origin)
             appending.change(batch_seconds=0.1 * (number + 1))
@@ -135,7 +130,7 @@ def test_a_second_snapshot_that_is_interrupted(
 ) -> None:
     origin.run(TABLE, ROWS)
     appending.once()
-    resnapshot(appending, origin)
+    appending.resnapshot("t")
     origin.run("DELETE FROM t WHERE a = 2")
     ends(appending, "overwrite", "t", is_done=is_done)
     origin.run(*CHANGES)

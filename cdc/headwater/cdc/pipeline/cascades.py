@@ -58,9 +58,11 @@ class Cascades:
     def __init__(self, source: Source, targets: Targets, bad_dates: BadDates) -> None:
         self._source, self._targets, self._bad_dates = source, targets, bad_dates
         self._is_needed = not source.logs_cascades
-        self._actions: Sequence[ForeignKeyAction] | None = None
-        # A position that has all statements which these keys are of.
+        self._actions: Sequence[ForeignKeyAction] = ()
+        # A position that has all statements which these keys are of; None if they are not known.
         self._read_at: Position | None = None
+        if self._is_needed:
+            self._known()
 
     @property
     def is_needed(self) -> bool:
@@ -69,7 +71,7 @@ class Cascades:
 
     def forget(self) -> None:
         """Read the foreign keys again: a statement may have changed them."""
-        self._actions = None
+        self._read_at = None
 
     def search(
         self,
@@ -146,10 +148,7 @@ class Cascades:
         """
         if not self._is_needed:
             return frozenset()
-        self._read(states)
-        assert self._actions is not None
-        assert self._read_at is not None
-        if position.contains(self._read_at):
+        if position.contains(self._known()):
             return frozenset()
         own = {action.child for action in self._actions if action.child in names}
         return own.union(*(_children(self._actions, name) for name in names))
@@ -160,12 +159,39 @@ class Cascades:
             return frozenset({name})
         return _children(self._read(states), name) | {name}
 
+    def unwatched(
+        self, states: States, awaited: Collection[TableName], position: Position
+    ) -> Mapping[TableName, TableName]:
+        """Followed tables whose rows go with those of a parent that is not, each with the parent.
+
+        None while the log is before the statements that the foreign keys are of, as tables may have
+        had other names then.
+
+        Args:
+            states: The tables.
+            awaited: Tables that are about to be followed.
+            position: Where the log is.
+        """
+        if not self._is_needed or not position.contains(self._known()):
+            return {}
+        followed = {name for name, state in states.items() if state.is_followed}
+        return {
+            action.child: action.parent
+            for action in self._read(states)
+            if action.child in followed and action.parent not in followed.union(awaited)
+        }
+
     def _read(self, states: States) -> Sequence[ForeignKeyAction]:
-        if self._actions is None:
-            self._actions = self._source.silent_foreign_keys()
-            self._read_at = self._source.position()
+        self._known()
         followed = [name for name, state in states.items() if state.is_followed]
         return keys_that_reach(self._actions, followed)
+
+    def _known(self) -> Position:
+        """Read the foreign keys unless they are known; a position that has their statements."""
+        if self._read_at is None:
+            self._actions = self._source.silent_foreign_keys()
+            self._read_at = self._source.position()
+        return self._read_at
 
     def lake_table(self, name: TableName, states: States) -> SourceTable:
         """A source's table with the types of the lake's."""

@@ -54,6 +54,11 @@ class Joining:
         return bool(self._wanted or self._read)
 
     @property
+    def awaited(self) -> frozenset[TableName]:
+        """Tables that wait to be followed, also those whose definition is known."""
+        return frozenset(self._wanted | self._read.keys())
+
+    @property
     def wanted(self) -> frozenset[TableName]:
         """Tables whose definition is not known yet."""
         return frozenset(self._wanted)

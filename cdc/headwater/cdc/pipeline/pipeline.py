@@ -18,7 +18,7 @@ from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import start_findings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
-from headwater.cdc.pipeline.table_states import after_batch
+from headwater.cdc.pipeline.table_states import after_batch, quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch, LogReader
 from headwater.cdc.source.positions import Position
@@ -145,6 +145,7 @@ class _Session:
             self._source.check_logs({name.database for name in names})
             if plan.number > 0:
                 states = self._finish(plan, states, reader)
+            states = self._watched(states, reader.position)
             while True:
                 states = self._obeyed(states)
                 if self._is_done(plan, states, reader):
@@ -299,7 +300,7 @@ class _Session:
         for name, rows in outcome.rows.items():
             self._progress.wrote(name, rows)
         position = str(batch.end)
-        committed = after_batch(states, batch, outcome, self._source)
+        committed = after_batch(states, batch, outcome, self._source, self._cascades)
         states = self._events.apply(plan.number, states, committed, batch, self._joining)
         states = self._joined(states, batch)
         self._progress.states(states)
@@ -309,10 +310,24 @@ class _Session:
         return states
 
     def _joined(self, states: States, batch: LogBatch) -> States:
-        joined = self._joining.joined(states, batch)
+        joined = dict(self._joining.joined(states, batch))
         if batch.changes or len(joined) != len(states):
             self._cascades.forget()
-        return joined
+        before = {name for name, state in states.items() if state.is_followed and state.columns}
+        for parent in {name for name, state in joined.items() if state.is_followed} - before:
+            # They may have changed with its rows before these were followed.
+            for child in self._cascades.descendants(parent, joined) & before:
+                reason = f"their rows go with those of {parent}, which was not followed"
+                joined[child] = read_again(joined[child], reason, batch.end)
+        return self._watched(joined, batch.end)
+
+    def _watched(self, states: States, position: Position) -> States:
+        """The states where no table is followed whose rows go with those of one that is not."""
+        watched, awaited = dict(states), self._joining.awaited
+        while unwatched := self._cascades.unwatched(watched, awaited, position):
+            for child, parent in unwatched.items():
+                watched[child] = quarantined(watched[child], _unwatched(child, parent), position)
+        return watched
 
     def _is_worth_a_plan(
         self, plan: BatchPlan, states: States, batch: LogBatch, commit: BatchCommit
@@ -387,6 +402,14 @@ def _by_name(plan: BatchPlan) -> States:
 
 def _escaped(states: States) -> Mapping[str, TableState]:
     return {name.escaped: state for name, state in states.items()}
+
+
+def _unwatched(child: TableName, parent: TableName) -> str:
+    return (
+        f"a foreign key changes rows of {child} with those of {parent} without an event in the "
+        f"log, and {parent} is not followed; follow it, or drop the foreign key, and read the "
+        f"table again: headwater cdc resnapshot {child}"
+    )
 
 
 def _has(plan: BatchPlan, states: States) -> bool:

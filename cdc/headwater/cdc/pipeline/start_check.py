@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
@@ -46,6 +46,7 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
             )
     findings += (finding for finding in tables.findings if finding.table in chosen)
     findings += source.unreadable(followed)
+    findings += _unwatched(source, {table.name for table in followed})
     findings += _clashes(chosen, settings.target)
     options = _options(settings.table_options)
     findings += options
@@ -53,6 +54,22 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
         lake, settings, followed, is_new_checked=not options
     )
     return findings
+
+
+def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Finding]:
+    """Tables whose rows a foreign key changes, silently, with those of a table that is left out."""
+    if source.logs_cascades:
+        return
+    for action in source.silent_foreign_keys():
+        if action.child in followed and action.parent not in followed:
+            yield Finding(
+                f"table {action.child}",
+                f"a foreign key changes its rows with those of {action.parent} without an event in "
+                f"the log, and {action.parent} is not followed",
+                f"follow {action.parent}, too, drop the foreign key, or leave the table out with "
+                "--exclude",
+                action.child,
+            )
 
 
 def _clashes(chosen: Sequence[TableName], target: str) -> Iterator[Finding]:

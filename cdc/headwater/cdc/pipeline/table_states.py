@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import Outcome
+from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position, union
@@ -20,7 +21,7 @@ States = Mapping[TableName, TableState]
 
 
 def after_batch(
-    states: States, batch: LogBatch, outcome: Outcome, source: Source
+    states: States, batch: LogBatch, outcome: Outcome, source: Source, cascades: Cascades
 ) -> dict[TableName, TableState]:
     """The states of tables when a batch is committed, before its statement is applied.
 
@@ -29,8 +30,10 @@ def after_batch(
         batch: The batch.
         outcome: What became of its tables.
         source: The source.
+        cascades: Tells which tables' rows go with those of another one.
     """
     result: dict[TableName, TableState] = {}
+    unlogged: set[TableName] = set()
     for name, before in states.items():
         state, committed = _xa(name, before, batch)
         if not state.is_followed:
@@ -46,10 +49,17 @@ def after_batch(
             continue
         if state.reading is not None:
             state = _progressed(name, state, batch, outcome, source)
+        if committed or name in batch.rereads:
+            unlogged.add(name)
         reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
         if reason or committed:
             state = read_again(state, reason or "an XA transaction was committed", batch.end)
         result[name] = state
+    for name in unlogged:
+        for child in cascades.descendants(name, states) & result.keys() - unlogged:
+            if result[child].is_followed:
+                reason = f"rows of {name} changed those of it"
+                result[child] = read_again(result[child], reason, batch.end)
     return result
 
 
