@@ -1,0 +1,1 @@
+"""PostgreSQL as a source: its log and its tables."""
