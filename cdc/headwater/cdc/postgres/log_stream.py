@@ -18,6 +18,7 @@ from psycopg import conninfo, pq
 
 from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
+from headwater.cdc.postgres.slots import LogSource, of_another_log
 from headwater.storage.errors import (
     Conflict,
     Forbidden,
@@ -84,10 +85,7 @@ class LogStream:
     It is used by one thread.
 
     Args:
-        dsn: How to connect to the database, as libpq reads it: a URL or a connection string.
-        source: The server's name in messages.
-        slot: The name of the replication slot.
-        publication: The name of the publication.
+        source: The server, slot and publication.
         start: The position; the slot must not be past it.
 
     Raises:
@@ -97,17 +95,14 @@ class LogStream:
         Unavailable: The server cannot be reached.
     """
 
-    def __init__(
-        self, dsn: str, *, source: str, slot: str, publication: str, start: LogPosition
-    ) -> None:
-        self._source, self._slot = source, slot
-        self._start = start
+    def __init__(self, source: LogSource, start: LogPosition) -> None:
+        self._address, self._slot, self._start = source.address, source.slot, start
         # What the server is told: that the log until there was received, and that it may forget it.
         self._written, self._flushed = start.lsn, 0
-        self._connection = self._connected(dsn)
+        self._connection = self._connected(source.dsn)
         try:
-            self._check_log()
-            self._begin(publication)
+            self._check_log(source)
+            self._begin(source.publication)
         except HeadwaterError:
             self.close()
             raise
@@ -138,7 +133,7 @@ class LogStream:
             given = conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
             raise Invalid(
-                f"the address of the source at {self._source} cannot be read: {error}"
+                f"the address of the source at {self._address} cannot be read: {error}"
             ) from error
         options = f"{given.get('options') or ''} {_SESSION}".strip()
         ours = {"options": options, "replication": "database", "client_encoding": "UTF8"}
@@ -147,21 +142,17 @@ class LogStream:
         if connection.status != pq.ConnStatus.OK:
             text = connection.error_message.decode(errors="replace").strip()
             connection.finish()
-            raise meaning(self._source, None, text)
+            raise meaning(self._address, None, text)
         return connection
 
-    def _check_log(self) -> None:
+    def _check_log(self, source: LogSource) -> None:
         """Check that the start is a position of this server's log."""
         result = self._connection.exec_(b"IDENTIFY_SYSTEM")
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise self._failure(result)
         system, timeline = (int(result.get_value(0, column) or b"") for column in (0, 1))
         if (system, timeline) != (self._start.system, self._start.timeline):
-            raise Conflict(
-                f"the source at {self._source} has the log {system}/{timeline}, and the position "
-                f"'{self._start}' is of another one: it was restored, or a replica was promoted; "
-                f"{_RESNAPSHOT}"
-            )
+            raise of_another_log(source, self._start, system, timeline)
 
     def _begin(self, publication: str) -> None:
         # The option is a list of identifiers, each of which may be quoted.
@@ -265,7 +256,8 @@ class LogStream:
         self._reported, self._must_report = now, False
         flushed = self._flushed
         # The server keeps the time for its statistics only.
-        status = _STATUS.pack(b"r", max(self._written, flushed), flushed, flushed, 0, 0)
+        # It answers with how far it is, also when it has nothing to send.
+        status = _STATUS.pack(b"r", max(self._written, flushed), flushed, flushed, 0, 1)
         try:
             self._connection.put_copy_data(status)
             self._connection.flush()
@@ -280,11 +272,11 @@ class LogStream:
         text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
         detail = result.error_field(pq.DiagnosticField.MESSAGE_DETAIL) or b""
         message = b": ".join(filter(None, (text, detail))).decode(errors="replace").strip()
-        return meaning(self._source, state.decode() if state else None, message, self._slot)
+        return meaning(self._address, state.decode() if state else None, message, self._slot)
 
     def _lost(self) -> HeadwaterError:
         text = self._connection.error_message.decode(errors="replace").strip()
-        return Unavailable(f"the source at {self._source} is lost: {text}; check that it runs")
+        return Unavailable(f"the source at {self._address} is lost: {text}; check that it runs")
 
 
 def meaning(source: str, state: str | None, text: str, slot: str = "") -> HeadwaterError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
 from psycopg import Connection, OperationalError, errors
@@ -13,6 +13,7 @@ from headwater.cdc.postgres.positions import LogPosition, parse_lsn
 from headwater.storage.errors import Conflict, Forbidden, NotFound
 
 __all__ = [
+    "LogSource",
     "Slot",
     "check_slot",
     "create_slot",
@@ -20,6 +21,7 @@ __all__ = [
     "drop_slot",
     "find_slot",
     "log_position",
+    "of_another_log",
 ]
 
 _PLUGIN = "pgoutput"
@@ -29,14 +31,36 @@ _DIGEST_LENGTH = 8
 _NOT_IN_NAME = re.compile(r"[^a-z0-9_]")
 _RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
 # The timeline is in the names of log files; the control file's is that of the last checkpoint.
-_SYSTEM: LiteralString = (
+# Transactions with synchronous_commit=off are seen before they are in a file: so the log ends where
+# the next record goes.
+_LOG: LiteralString = (
     "SELECT (SELECT system_identifier FROM pg_control_system()), "
-    "substr(pg_walfile_name({lsn}), 1, 8), ({lsn})::text"
+    "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), pg_current_wal_insert_lsn()::text, "
+    "current_setting('wal_block_size')"
 )
+# Of a page, and of the first page of a file.
+_PAGE_HEADERS = (24, 40)
 _FIND: LiteralString = (
     "SELECT plugin, slot_type, database, temporary, active_pid, confirmed_flush_lsn::text, "
     "wal_status, two_phase FROM pg_replication_slots WHERE slot_name = %s"
 )
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """Where a log comes from.
+
+    Attributes:
+        dsn: How to connect to the database, as libpq reads it: a URL or a connection string.
+        address: The server's name in messages.
+        slot: The name of the replication slot.
+        publication: The name of the publication, whose tables the log has.
+    """
+
+    dsn: str = field(repr=False)
+    address: str
+    slot: str
+    publication: str
 
 
 @dataclass(frozen=True)
@@ -147,19 +171,17 @@ def log_position(connection: Connection[Any]) -> LogPosition:
 
 def check_slot(
     connection: Connection[Any],
-    name: str,
+    source: LogSource,
     position: LogPosition,
     *,
-    source: str,
     process: int | None = None,
 ) -> None:
     """Check that a slot has all changes after a position.
 
     Args:
         connection: A connection to the slot's database.
-        name: The slot.
+        source: The server and the slot.
         position: The position.
-        source: The server's name in messages.
         process: The server's process that reads it; None if none may.
 
     Raises:
@@ -167,8 +189,8 @@ def check_slot(
             is in use.
         NotFound: It does not exist, or the server has removed its log.
     """
-    slot = find_slot(connection, name)
-    what = f"replication slot '{name}' of the source at {source}"
+    slot = find_slot(connection, source.slot)
+    what = f"replication slot '{source.slot}' of the source at {source.address}"
     if slot is None:
         raise NotFound(f"{what} does not exist: changes are missing; {_RESNAPSHOT}")
     if slot.wal_status == "lost":
@@ -190,14 +212,11 @@ def check_slot(
         raise Conflict(f"{what} cannot be used: {problem}; use another one")
     system, timeline, reached = _log(connection)
     if (system, timeline) != (position.system, position.timeline):
-        raise Conflict(
-            f"the source at {source} has the log {system}/{timeline}, and position '{position}' is "
-            f"of another one: it was restored, or a replica was promoted; {_RESNAPSHOT}"
-        )
+        raise of_another_log(source, position, system, timeline)
     if position.lsn > reached:
         raise Conflict(
-            f"the source at {source} has its log until '{position.at(reached)}', and the position "
-            f"'{position}' is past it: it has lost transactions; {_RESNAPSHOT}"
+            f"the source at {source.address} has its log until '{position.at(reached)}', before "
+            f"position '{position}': it has lost transactions; {_RESNAPSHOT}"
         )
     if slot.confirmed is None or slot.confirmed > position.lsn:
         at = "nothing" if slot.confirmed is None else f"'{position.at(slot.confirmed)}'"
@@ -211,12 +230,26 @@ def check_slot(
         )
 
 
+def of_another_log(
+    source: LogSource, position: LogPosition, system: int, timeline: int
+) -> Conflict:
+    """The error of a position that is not of a server's log."""
+    return Conflict(
+        f"the source at {source.address} has the log {system}/{timeline}; position '{position}' "
+        f"is of another one: it was restored, or a replica was promoted; {_RESNAPSHOT}"
+    )
+
+
 def _log(connection: Connection[Any]) -> tuple[int, int, int]:
     """The server's identifier and timeline, and where its log ends."""
-    row = connection.execute(_SYSTEM.format(lsn="pg_current_wal_lsn()")).fetchone()
+    row = connection.execute(_LOG).fetchone()
     assert row is not None
-    system, timeline, lsn = row
-    return int(system), int(timeline, 16), parse_lsn(lsn)
+    system, timeline, text, block_size = row
+    lsn = parse_lsn(text)
+    # The next record goes behind the header of a page, and the one before it ends at the page.
+    if lsn % int(block_size) in _PAGE_HEADERS:
+        lsn -= lsn % int(block_size)
+    return int(system), int(timeline, 16), lsn
 
 
 def _text(error: OperationalError | errors.Error) -> str:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from time import monotonic
+from typing import Any
+
+from psycopg import Connection
 
 from headwater.cdc.ddl import Change, Truncate
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
 from headwater.cdc.postgres.log_chunks import LogChunks
-from headwater.cdc.postgres.log_stream import MessageChunk
+from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
 from headwater.cdc.postgres.messages import (
     Begin,
     Kind,
@@ -33,9 +36,10 @@ from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
 from headwater.cdc.postgres.rows import Convert, LogTableRows
-from headwater.storage.errors import CorruptData, Invalid
+from headwater.cdc.postgres.slots import LogSource, check_slot
+from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
 
-__all__ = ["LogReader"]
+__all__ = ["LogReader", "open_log"]
 
 _READ_AGAIN = "read the log again"
 
@@ -442,3 +446,40 @@ class LogReader:
                 transaction.truncated[oid] = None
                 # Its rows until then are gone.
                 transaction.leave_out((relation.name,))
+
+
+def open_log(
+    source: LogSource,
+    connection: Connection[Any],
+    start: LogPosition,
+    *,
+    is_selected: Callable[[TableName], bool],
+    convert: Convert,
+    known: Iterable[Relation] = (),
+    memory_bytes: int = 256 << 20,
+) -> LogReader:
+    """Read a log from a position on.
+
+    Args:
+        source: The server, slot and publication.
+        connection: A connection to the same database, for questions.
+        start: The position.
+        is_selected, convert, known: As for `LogReader`.
+        memory_bytes: How many bytes of rows of a batch are kept in memory.
+
+    Raises:
+        Conflict: The slot lacks changes after the position, or cannot be used.
+        Forbidden: The user may not read the log.
+        NotFound: The slot does not exist, or its log was removed.
+        Unavailable: The server cannot be reached.
+    """
+    check_slot(connection, source, start)
+    stream = LogStream(source, start)
+    try:
+        # The server passes over what the slot is past. Since it is in use, it stays where it is.
+        check_slot(connection, source, start, process=stream.server_process)
+    except HeadwaterError:
+        stream.close()
+        raise
+    chunks = LogChunks(stream, f"the source at {source.address}", memory_bytes)
+    return LogReader(chunks, start, is_selected=is_selected, convert=convert, known=known)
