@@ -56,6 +56,7 @@ class SourceLog:
         known: Iterable[Relation] = (),
         selected: Sequence[str] | None = None,
         memory_bytes: int = 1 << 20,
+        wait_seconds: float = 60.0,
     ) -> Iterator[LogReader]:
         """A reader that follows some tables, and is closed at the end."""
         choice = {name(table) for table in (tables if selected is None else selected)}
@@ -67,6 +68,7 @@ class SourceLog:
             convert=as_text,
             known=known,
             memory_bytes=memory_bytes,
+            wait_seconds=wait_seconds,
         )
         try:
             reader.follow([name(table) for table in tables])

@@ -423,7 +423,11 @@ def test_rows_of_partitions_are_those_of_their_root(log: SourceLog) -> None:
 
 
 def test_a_slot_in_use_is_refused(log: SourceLog) -> None:
-    with log.reader("t"), pytest.raises(Conflict, match="is in use"), log.reader("t"):
+    with (
+        log.reader("t"),
+        pytest.raises(Conflict, match="is in use by process"),
+        log.reader("t", wait_seconds=0),
+    ):
         pass
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 from typing import Any, LiteralString
 
 from psycopg import Connection, OperationalError, errors
@@ -15,6 +16,7 @@ from headwater.storage.errors import Conflict, Forbidden, NotFound
 __all__ = [
     "LogSource",
     "Slot",
+    "await_slot",
     "check_slot",
     "create_slot",
     "default_name",
@@ -27,6 +29,7 @@ __all__ = [
 _PLUGIN = "pgoutput"
 _PREFIX = "headwater_"
 _MAX_NAME_LENGTH = 63
+_WAKE_SECONDS = 0.05
 _DIGEST_LENGTH = 8
 _NOT_IN_NAME = re.compile(r"[^a-z0-9_]")
 _RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
@@ -167,6 +170,22 @@ def log_position(connection: Connection[Any]) -> LogPosition:
     """The position that the server's log has reached."""
     system, timeline, lsn = _log(connection)
     return LogPosition(system, timeline, lsn)
+
+
+def await_slot(connection: Connection[Any], name: str, seconds: float) -> None:
+    """Wait until nothing reads a slot: a server may see late that a reader is gone.
+
+    Args:
+        connection: A connection to the server.
+        name: The slot.
+        seconds: How long to wait at most.
+    """
+    deadline = monotonic() + seconds
+    while monotonic() < deadline:
+        slot = find_slot(connection, name)
+        if slot is None or slot.process is None:
+            return
+        sleep(_WAKE_SECONDS)
 
 
 def check_slot(

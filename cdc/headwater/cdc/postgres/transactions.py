@@ -36,7 +36,7 @@ from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
 from headwater.cdc.postgres.rows import Convert, LogTableRows
-from headwater.cdc.postgres.slots import LogSource, check_slot
+from headwater.cdc.postgres.slots import LogSource, await_slot, check_slot
 from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
 
 __all__ = ["LogReader", "open_log"]
@@ -457,6 +457,7 @@ def open_log(
     convert: Convert,
     known: Iterable[Relation] = (),
     memory_bytes: int = 256 << 20,
+    wait_seconds: float = 10.0,
 ) -> LogReader:
     """Read a log from a position on.
 
@@ -466,6 +467,8 @@ def open_log(
         start: The position.
         is_selected, convert, known: As for `LogReader`.
         memory_bytes: How many bytes of rows of a batch are kept in memory.
+        wait_seconds: How long to wait for the end of another reader of the slot, such as one whose
+            connection was lost without the server's knowledge.
 
     Raises:
         Conflict: The slot lacks changes after the position, or cannot be used.
@@ -473,6 +476,7 @@ def open_log(
         NotFound: The slot does not exist, or its log was removed.
         Unavailable: The server cannot be reached.
     """
+    await_slot(connection, source.slot, wait_seconds)
     check_slot(connection, source, start)
     stream = LogStream(source, start)
     try:
