@@ -123,7 +123,9 @@ def plain_rows(run: LogTableRows) -> Iterator[tuple[RowKind, Row]]:
     """The rows with their kinds; values that the log leaves out are not in them."""
     columns = [SourceColumn(column, "text", STRING) for column in run.columns]
     for part in run.decoded(SourceTable(run.relation.name, columns), BadDates.FAIL):
-        kinds, rows = part.kinds.to_pylist(), part.rows.to_pylist()
+        kinds = part.kinds.to_pylist()
+        # Arrow does not count the rows of a table without columns.
+        rows = part.rows.to_pylist() if columns else [{} for _ in kinds]
         sets: list[int | None] = [None] * len(kinds)
         if part.column_set is not None:
             sets = part.column_set.to_pylist()
