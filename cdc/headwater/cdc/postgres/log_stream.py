@@ -49,7 +49,7 @@ _STATUS_SECONDS = 5.0
 _CHUNK_MESSAGES = 4096
 _CHUNK_BYTES = 1 << 20
 # The server sends row by row, as fast as it decodes them. So long they gather before they are read.
-_GATHER_SECONDS = 0.005
+_GATHER_SECONDS = 0.02
 _KEEPALIVE_BYTES = 18
 _KEEPALIVE = ord("k")
 # The kind, what was written, flushed and applied, the time, and whether an answer is asked for.

@@ -281,7 +281,11 @@ class LogReader:
         batch.source_time = transaction.begin.time
         if transaction.rereads:
             batch.rereads |= transaction.rereads
-        for relation, run in transaction.runs:
+        runs = transaction.runs[::-1]
+        transaction.runs.clear()
+        while runs:
+            # What is packed is not kept as it came.
+            relation, run = runs.pop()
             if relation is not self._last_relation:
                 self._last_relation, self._last_rows = relation, self._rows_of(batch, relation)
             if self._last_rows is not None:
