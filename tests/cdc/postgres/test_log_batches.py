@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -238,6 +239,67 @@ def test_a_transaction_that_was_cut_off_is_read_again_whole(log: SourceLog) -> N
     assert [row["id"] for _, row in contents(batches, "t").rows] == [
         str(number) for number in range(1, rows + 1)
     ]
+
+
+def test_prepared_transactions_count_when_they_are_committed(log: SourceLog) -> None:
+    known = _known(log, "t", "INSERT INTO t VALUES (0)")
+    for number, transaction in enumerate(("one", "other"), start=1):
+        with log.database.connect() as session:
+            session.execute(f"INSERT INTO t VALUES ({number})".encode())
+            session.execute(f"PREPARE TRANSACTION '{log.database.name}_{transaction}'".encode())
+            session.autocommit = True
+    with log.reader("t", known=[known]) as reader:
+        (batch,) = log.read(reader)
+        position = reader.position
+        assert contents([batch], "t").rows == [(INSERT, {"id": "0", "v": None})]
+    log.database.run(
+        f"ROLLBACK PREPARED '{log.database.name}_one'",
+        f"COMMIT PREPARED '{log.database.name}_other'",
+    )
+    with log.reader("t", start=position, known=[known]) as reader:
+        (batch,) = log.read(reader)
+    assert contents([batch], "t").rows == [(INSERT, {"id": "2", "v": None})]
+
+
+def test_what_was_rolled_back_is_not_there(log: SourceLog) -> None:
+    known = _known(log, "t", "INSERT INTO t VALUES (0)")
+    with log.database.connect() as session:
+        session.execute("INSERT INTO t VALUES (1)")
+        session.execute("SAVEPOINT s")
+        # More than the server keeps in memory.
+        session.execute("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(2, 20000) g")
+        session.execute("ROLLBACK TO s")
+        session.execute("INSERT INTO t VALUES (2)")
+        session.commit()
+        session.execute("INSERT INTO t VALUES (3)")
+        session.rollback()
+    with log.reader("t", known=[known]) as reader:
+        batches = log.read(reader)
+    assert [row["id"] for _, row in contents(batches, "t").rows] == ["0", "1", "2"]
+
+
+def test_messages_of_programs_and_names_of_types_are_passed_over(log: SourceLog) -> None:
+    log.database.run(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE TABLE m (id int PRIMARY KEY, mood mood, moods mood[])",
+        "SELECT pg_logical_emit_message(true, 'headwater', 'beat')",
+        "SELECT pg_logical_emit_message(false, 'headwater', 'beat')",
+        "INSERT INTO m VALUES (1, 'sad', '{sad,NULL}')",
+    )
+    with log.reader("m") as reader:
+        rows = contents(log.read(reader), "m").rows
+    assert rows == [(INSERT, {"id": "1", "mood": "sad", "moods": "{sad,NULL}"})]
+
+
+def test_the_server_is_answered_when_it_asks(log: SourceLog) -> None:
+    """A server ends a connection that is silent, also where nothing is read from it."""
+    source = replace(log.source, dsn=f"{log.database.url}?options=-c%20wal_sender_timeout%3D300ms")
+    with replace(log, source=source).reader("t") as reader:
+        slot = find_slot(log.database.connection, log.source.slot)
+        log.database.rows("SELECT pg_sleep(1)")
+        assert find_slot(log.database.connection, log.source.slot) == slot
+        log.database.run("INSERT INTO t VALUES (1)")
+        assert [row["id"] for _, row in contents(log.read(reader), "t").rows] == ["1"]
 
 
 # What the log leaves out ------------------------------------------------------------------------

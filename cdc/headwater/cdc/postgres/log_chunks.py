@@ -11,7 +11,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
-from headwater.storage.errors import HeadwaterError
+from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["LogChunks"]
 
@@ -85,6 +85,11 @@ class LogChunks:
             try:
                 item = self._queue.get(timeout=max(0.0, min(_WAKE_SECONDS, wait)))
             except queue.Empty:
+                if not self._thread.is_alive() and self._queue.empty():
+                    raise Unavailable(
+                        f"{self.source} is not read any more: the thread that reads it has ended; "
+                        "start the pipeline again"
+                    ) from None
                 if should_end() or (deadline is not None and monotonic() >= deadline):
                     return None
                 continue

@@ -39,10 +39,12 @@ _CONNECTION: dict[str, int | str] = {
     "tcp_user_timeout": 60_000,
     "application_name": "headwater",
 }
+# A server that waits less for a sign of its replica ends connections that are well.
+_DEFAULTS = "-c wal_sender_timeout=60s"
 # How the server writes values, whatever the settings of its database and of the user.
 _SESSION = (
-    "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC "
-    "-c bytea_output=hex -c statement_timeout=0"
+    "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c timezone=UTC "
+    "-c bytea_output=hex -c quote_all_identifiers=off -c search_path= -c statement_timeout=0"
 )
 # More often than a server asks that waits for 30 s at least; one that waits less asks.
 _STATUS_SECONDS = 5.0
@@ -135,7 +137,7 @@ class LogStream:
             raise Invalid(
                 f"the address of the source at {self._address} cannot be read: {error}"
             ) from error
-        options = f"{given.get('options') or ''} {_SESSION}".strip()
+        options = f"{_DEFAULTS} {given.get('options') or ''} {_SESSION}"
         ours = {"options": options, "replication": "database", "client_encoding": "UTF8"}
         text = conninfo.make_conninfo("", **{**_CONNECTION, **given, **ours})
         connection: pq.abc.PGconn = pq.PGconn.connect(text.encode())
