@@ -163,6 +163,7 @@ def test_rows_are_decoded_as_they_were_written(
 
 
 @given(st.lists(st.sets(st.integers(0, 199), max_size=3), max_size=20))
+@example([{index} for index in range(200)])
 def test_rows_of_many_columns_lack_any_of_them(lacking: list[set[int]]) -> None:
     """More columns than bits in a word."""
     relation = relation_of(200, 0)
