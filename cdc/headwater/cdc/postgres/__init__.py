@@ -1,1 +1,1 @@
-"""PostgreSQL as a source: its log and its tables."""
+"""PostgreSQL 15 and later as a source: servers, tables, their rows and their log."""

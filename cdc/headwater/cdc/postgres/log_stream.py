@@ -48,7 +48,6 @@ _SESSION = (
 )
 # More often than a server asks that waits for 30 s at least; one that waits less asks.
 _STATUS_SECONDS = 5.0
-_CHUNK_MESSAGES = 4096
 _CHUNK_BYTES = 1 << 20
 # The server sends row by row, as fast as it decodes them. So long they gather before they are read.
 _GATHER_SECONDS = 0.02
@@ -183,24 +182,23 @@ class LogStream:
             NotFound: The log is gone, or the slot or the publication.
             Unavailable: The connection is lost.
         """
-        messages: list[memoryview] = []
+        pieces: list[bytes] = []
+        sizes: list[int] = []
         deadline = monotonic() + seconds
         try:
-            sizes = self._take(messages)
-            while not messages and not self.ended and self._wait(deadline):
-                sizes = self._take(messages)
+            self._take(pieces, sizes)
+            while not pieces and not self.ended and self._wait(deadline):
+                self._take(pieces, sizes)
         except psycopg.OperationalError as error:
             raise self._lost() from error
-        if not messages:
-            return None
-        return MessageChunk(b"".join((*messages, _PADDING)), sizes)
+        return MessageChunk(b"".join((*pieces, _PADDING)), sizes) if pieces else None
 
-    def _take(self, messages: list[memoryview]) -> list[int]:
-        """Take messages that have come, up to a limit; the bytes of each."""
-        get, append = self._connection.get_copy_data, messages.append
-        sizes: list[int] = []
-        append_size, received, is_drained = sizes.append, 0, False
-        while received < _CHUNK_BYTES:
+    def _take(self, pieces: list[bytes], sizes: list[int]) -> None:
+        """Take messages that have come, up to a limit: their bytes, and how many each has."""
+        get, append_size = self._connection.get_copy_data, sizes.append
+        messages: list[memoryview] = []
+        append, received, is_drained = messages.append, 0, False
+        while received < _CHUNK_BYTES and not self.ended:
             size, message = get(1)
             if size > 0:
                 append(message)
@@ -208,17 +206,21 @@ class LogStream:
                 received += size
                 if size == _KEEPALIVE_BYTES and message[0] == _KEEPALIVE and message[-1]:
                     self._must_report = True
-            elif size < 0:
+                is_drained = False
+                continue
+            if messages:
+                # Many objects that stay for a while would be looked through by the collector.
+                pieces.append(b"".join(messages))
+                messages.clear()
+            if size < 0:
                 self._end()
-                break
             elif is_drained:
                 break
             else:
                 self._connection.consume_input()
                 is_drained = True
-                continue
-            is_drained = False
-        return sizes
+        if messages:
+            pieces.append(b"".join(messages))
 
     def _wait(self, deadline: float) -> bool:
         """Wait for more messages; whether any have come."""
@@ -229,9 +231,12 @@ class LogStream:
         return True
 
     def _end(self) -> None:
+        """Note the end of the log, or raise the reason for it."""
         result = self._connection.get_result()
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
             raise self._failure(result)
+        if self._connection.status != pq.ConnStatus.OK:
+            raise self._lost()
         self.ended = True
 
     # Status -----------------------------------------------------------------------------------
