@@ -1,0 +1,328 @@
+"""The log of a server as it sends it to a logical replica.
+
+psycopg's wrapper of libpq has what that needs, although psycopg has no replication of its own.
+Sources: the pages "Streaming Replication Protocol" and "Logical Streaming Replication Protocol" of
+PostgreSQL's documentation, ``walsender.c``, ``logical.c``.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from time import monotonic
+from typing import NamedTuple
+
+import psycopg
+from psycopg import conninfo, pq
+
+from headwater.cdc.columns.gather import PADDING
+from headwater.cdc.postgres.positions import LogPosition, lsn_text
+from headwater.cdc.postgres.slots import LogSource, of_another_log
+from headwater.storage.errors import (
+    Conflict,
+    Forbidden,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
+
+__all__ = ["LogStream", "MessageChunk", "meaning"]
+
+# A server may be silent for long while it decodes a transaction, so its kernel has to answer.
+_CONNECTION: dict[str, int | str] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 60_000,
+    "application_name": "headwater",
+}
+# A server that waits less for a sign of its replica ends connections that are well.
+_DEFAULTS = "-c wal_sender_timeout=60s"
+# How the server writes values, whatever the settings of its database and of the user.
+_SESSION = (
+    "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c timezone=UTC "
+    "-c bytea_output=hex -c quote_all_identifiers=off -c search_path= -c statement_timeout=0"
+)
+# More often than a server asks that waits for 30 s at least; one that waits less asks.
+_STATUS_SECONDS = 5.0
+_CHUNK_BYTES = 1 << 20
+# The server sends row by row, as fast as it decodes them. So long they gather before they are read.
+_GATHER_SECONDS = 0.02
+_KEEPALIVE_BYTES = 18
+_KEEPALIVE = ord("k")
+# The kind, what was written, flushed and applied, the time, and whether an answer is asked for.
+_STATUS = struct.Struct(">cQQQqB")
+_PADDING = bytes(PADDING)
+_UNDEFINED_OBJECT = "42704"
+_IN_USE = "55006"
+_NOT_READY = "55000"
+_NO_FILE = "58P01"
+# Wrong passwords, users and databases, and rules of pg_hba.conf; missing privileges.
+_FORBIDDEN = ("28", "42501")
+# Lost connections, a lack of resources, a server that is shut down, and its operating system.
+_UNAVAILABLE = ("08", "53", "57P", "58")
+_REJECTIONS = ("password", "pg_hba.conf", "role ", "permission denied", "authentication")
+_RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
+
+
+class MessageChunk(NamedTuple):
+    """Messages of a stream, one after the other.
+
+    Attributes:
+        data: The messages' bytes, and those that `LogBytes` needs after them.
+        sizes: How many bytes each message has.
+    """
+
+    data: bytes | memoryview
+    sizes: list[int]
+
+
+class LogStream:
+    """The changes of a database from a position on, of tables in a publication.
+
+    It is used by one thread.
+
+    Args:
+        source: The server, slot and publication.
+        start: The position; the slot must not be past it.
+
+    Raises:
+        Conflict: The slot is in use, or the position is of another server.
+        Forbidden: The user may not read the log.
+        NotFound: The slot or the publication does not exist, or the log is gone.
+        Unavailable: The server cannot be reached.
+    """
+
+    def __init__(self, source: LogSource, start: LogPosition) -> None:
+        self._address, self._slot, self._start = source.address, source.slot, start
+        # What the server is told: that the log until there was received, and that it may forget it.
+        self._written, self._flushed = start.lsn, 0
+        self._connection = self._connected(source.dsn)
+        try:
+            self._check_log(source)
+            self._begin(source.publication)
+        except HeadwaterError:
+            self.close()
+            raise
+        self._poll = select.poll()
+        self._poll.register(self._connection.socket, select.POLLIN)
+        self._reported, self._must_report = 0.0, True
+        self.ended = False
+
+    def close(self) -> None:
+        """End the connection; the slot is free when the server sees that."""
+        self._connection.finish()
+
+    def __enter__(self) -> LogStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def server_process(self) -> int:
+        """The number of the server's process that sends the log."""
+        return self._connection.backend_pid
+
+    # The request ------------------------------------------------------------------------------
+
+    def _connected(self, dsn: str) -> pq.abc.PGconn:
+        try:
+            given = conninfo.conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise Invalid(
+                f"the address of the source at {self._address} cannot be read: {error}"
+            ) from error
+        options = f"{_DEFAULTS} {given.get('options') or ''} {_SESSION}"
+        ours = {"options": options, "replication": "database", "client_encoding": "UTF8"}
+        text = conninfo.make_conninfo("", **{**_CONNECTION, **given, **ours})
+        connection: pq.abc.PGconn = pq.PGconn.connect(text.encode())
+        if connection.status != pq.ConnStatus.OK:
+            text = connection.error_message.decode(errors="replace").strip()
+            connection.finish()
+            raise meaning(self._address, None, text)
+        return connection
+
+    def _check_log(self, source: LogSource) -> None:
+        """Check that the start is a position of this server's log."""
+        result = self._connection.exec_(b"IDENTIFY_SYSTEM")
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._failure(result)
+        system, timeline = (int(result.get_value(0, column) or b"") for column in (0, 1))
+        if (system, timeline) != (self._start.system, self._start.timeline):
+            raise of_another_log(source, self._start, system, timeline)
+
+    def _begin(self, publication: str) -> None:
+        # The option is a list of identifiers, each of which may be quoted.
+        names = _quoted(_quoted(publication, '"'), "'")
+        command = (
+            f"START_REPLICATION SLOT {_quoted(self._slot, chr(34))} LOGICAL "
+            f"{lsn_text(self._start.lsn)} (proto_version '1', publication_names {names})"
+        )
+        result = self._connection.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise self._failure(result)
+        self._connection.nonblocking = 1
+
+    # The log ----------------------------------------------------------------------------------
+
+    def receive(self, seconds: float) -> MessageChunk | None:
+        """Messages that have come, as many as have; None if none comes in time.
+
+        It also returns None at the end of the log, which `ended` says.
+
+        Args:
+            seconds: How long to wait for the first one.
+
+        Raises:
+            Forbidden: The server does not let the user read any more.
+            NotFound: The log is gone, or the slot or the publication.
+            Unavailable: The connection is lost.
+        """
+        pieces: list[bytes] = []
+        sizes: list[int] = []
+        deadline = monotonic() + seconds
+        try:
+            self._take(pieces, sizes)
+            while not pieces and not self.ended and self._wait(deadline):
+                self._take(pieces, sizes)
+        except psycopg.OperationalError as error:
+            raise self._lost() from error
+        return MessageChunk(b"".join((*pieces, _PADDING)), sizes) if pieces else None
+
+    def _take(self, pieces: list[bytes], sizes: list[int]) -> None:
+        """Take messages that have come, up to a limit: their bytes, and how many each has."""
+        get, append_size = self._connection.get_copy_data, sizes.append
+        messages: list[memoryview] = []
+        append, received, is_drained = messages.append, 0, False
+        while received < _CHUNK_BYTES and not self.ended:
+            size, message = get(1)
+            if size > 0:
+                append(message)
+                append_size(size)
+                received += size
+                if size == _KEEPALIVE_BYTES and message[0] == _KEEPALIVE and message[-1]:
+                    self._must_report = True
+                is_drained = False
+                continue
+            if messages:
+                # Many objects that stay for a while would be looked through by the collector.
+                pieces.append(b"".join(messages))
+                messages.clear()
+            if size < 0:
+                self._end()
+            elif is_drained:
+                break
+            else:
+                self._connection.consume_input()
+                is_drained = True
+        if messages:
+            pieces.append(b"".join(messages))
+
+    def _wait(self, deadline: float) -> bool:
+        """Wait for more messages; whether any have come."""
+        milliseconds = max(0.0, deadline - monotonic()) * 1000
+        if not self._poll.poll(milliseconds):
+            return False
+        time.sleep(_GATHER_SECONDS)
+        return True
+
+    def _end(self) -> None:
+        """Note the end of the log, or raise the reason for it."""
+        result = self._connection.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            raise self._failure(result)
+        if self._connection.status != pq.ConnStatus.OK:
+            raise self._lost()
+        self.ended = True
+
+    # Status -----------------------------------------------------------------------------------
+
+    def received(self, lsn: int) -> None:
+        """Note that the log was read until there; the server is told with the next report."""
+        self._written = max(self._written, lsn)
+
+    def confirm(self, lsn: int) -> None:
+        """Let the server forget the log until there: nothing of it will be read again."""
+        if lsn > self._flushed:
+            self._flushed = lsn
+            self._must_report = True
+
+    def report(self) -> None:
+        """Tell the server what was read and confirmed, if it is time to.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        now = monotonic()
+        if not self._must_report and now < self._reported + _STATUS_SECONDS:
+            return
+        self._reported, self._must_report = now, False
+        flushed = self._flushed
+        # The server keeps the time for its statistics only.
+        # It answers with how far it is, also when it has nothing to send.
+        status = _STATUS.pack(b"r", max(self._written, flushed), flushed, flushed, 0, 1)
+        try:
+            self._connection.put_copy_data(status)
+            self._connection.flush()
+        except psycopg.OperationalError as error:
+            raise self._lost() from error
+
+    # Errors -----------------------------------------------------------------------------------
+
+    def _failure(self, result: pq.abc.PGresult) -> HeadwaterError:
+        """The error to raise for a result of the server."""
+        state = result.error_field(pq.DiagnosticField.SQLSTATE)
+        text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+        detail = result.error_field(pq.DiagnosticField.MESSAGE_DETAIL) or b""
+        message = b": ".join(filter(None, (text, detail))).decode(errors="replace").strip()
+        return meaning(self._address, state.decode() if state else None, message, self._slot)
+
+    def _lost(self) -> HeadwaterError:
+        text = self._connection.error_message.decode(errors="replace").strip()
+        return Unavailable(f"the source at {self._address} is lost: {text}; check that it runs")
+
+
+def meaning(source: str, state: str | None, text: str, slot: str = "") -> HeadwaterError:
+    """The error to raise for one of a server.
+
+    Args:
+        source: The server's name in messages.
+        state: The code of the error; None where no server answered with one.
+        text: Its text.
+        slot: The name of the slot that is read.
+    """
+    if state is None:
+        state = _FORBIDDEN[0] if any(word in text for word in _REJECTIONS) else _UNAVAILABLE[0]
+    if state == _IN_USE:
+        return Conflict(
+            f"replication slot '{slot}' of the source at {source} is in use: {text}; end the other "
+            "process that reads it"
+        )
+    if state == _UNDEFINED_OBJECT:
+        return NotFound(
+            f"the source at {source} cannot send its log: {text}; create the publication before "
+            f"the slot, or let Headwater create both, and {_RESNAPSHOT}"
+        )
+    if state == _NO_FILE:
+        return NotFound(
+            f"the source at {source} does not have its log any more: {text}; raise "
+            f"max_slot_wal_keep_size, and {_RESNAPSHOT}"
+        )
+    if state.startswith(_FORBIDDEN):
+        return Forbidden(
+            f"the source at {source} rejects the user: {text}; check the password, pg_hba.conf, "
+            "and that the user has the attribute REPLICATION"
+        )
+    if state.startswith(_UNAVAILABLE):
+        return Unavailable(f"the source at {source} cannot be reached: {text}; check that it runs")
+    if state == _NOT_READY:
+        return Conflict(f"the source at {source} cannot send its log: {text}; {_RESNAPSHOT}")
+    return Invalid(f"the source at {source} cannot send its log: error {state}, {text}")
+
+
+def _quoted(text: str, mark: str) -> str:
+    return mark + text.replace(mark, 2 * mark) + mark

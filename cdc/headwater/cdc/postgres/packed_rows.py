@@ -1,0 +1,75 @@
+"""Undecoded rows of many messages, packed: a few objects, however many messages there are."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.cdc.columns.gather import MAX_LOG_BYTES, PADDING
+from headwater.cdc.postgres.messages import RowRun
+
+__all__ = ["SLAB_BYTES", "PackedRows", "RowsSlab"]
+
+# Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
+SLAB_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSlab:
+    """Messages with rows of one table, one after the other.
+
+    Args:
+        data: The messages' bytes, with those that `LogBytes` needs after them.
+        ends: Where each message ends.
+    """
+
+    data: bytearray | memoryview
+    ends: npt.NDArray[np.int64]
+
+
+class PackedRows:
+    """The undecoded rows of a table in one shape, in the order of the log.
+
+    Args:
+        slab_bytes: The bytes of rows that are decoded together.
+        store: Keeps the bytes of a slab, in memory or elsewhere.
+    """
+
+    def __init__(
+        self,
+        slab_bytes: int = SLAB_BYTES,
+        store: Callable[[bytearray], bytearray | memoryview] | None = None,
+    ) -> None:
+        self._slab_bytes, self._store = slab_bytes, store
+        self._slabs: list[RowsSlab] = []
+        self._data, self._ends = bytearray(), array("q")
+
+    def add(self, run: RowRun) -> None:
+        """Add the rows of messages."""
+        if self._ends and len(self._data) + len(run.data) > MAX_LOG_BYTES:
+            self._seal()
+        data, before = self._data, len(self._data)
+        data += run.data
+        if len(run.ends) == 1:
+            self._ends.append(len(data))
+        else:
+            self._ends.frombytes((run.ends + before).tobytes())
+        if len(data) >= self._slab_bytes:
+            self._seal()
+
+    def slabs(self) -> Iterator[RowsSlab]:
+        """The rows, in parts that are decoded together."""
+        if self._ends:
+            self._seal()
+        yield from self._slabs
+
+    def _seal(self) -> None:
+        data = self._data
+        data += bytes(PADDING)
+        stored = data if self._store is None else self._store(data)
+        self._slabs.append(RowsSlab(stored, np.frombuffer(self._ends, np.int64)))
+        self._data, self._ends = bytearray(), array("q")

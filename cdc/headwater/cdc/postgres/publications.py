@@ -1,0 +1,179 @@
+"""Publications, which choose the tables and the changes that a server sends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, LiteralString
+
+from psycopg import Connection, errors
+from psycopg.sql import SQL, Composable, Composed, Identifier
+
+from headwater.cdc.model.tables import Finding, TableName
+from headwater.storage.errors import Conflict, Forbidden
+
+__all__ = ["create_publication", "drop_publication", "publication_findings", "publish_tables"]
+
+# A root's rows are sent as its own, whichever of its partitions has them.
+_OPTIONS = SQL("WITH (publish_via_partition_root = true)")
+_OPERATIONS = ("insert", "update", "delete", "truncate")
+_FIND: LiteralString = (
+    "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication "
+    "WHERE pubname = %s"
+)
+_TABLES: LiteralString = (
+    "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
+)
+# A filter or a list of columns of a partition or of a root counts for rows of the others, too.
+_FILTERED: LiteralString = """
+    SELECT n.nspname, c.relname, r.prqual IS NOT NULL, r.prattrs IS NOT NULL
+    FROM pg_publication_rel r
+    JOIN pg_publication p ON p.oid = r.prpubid
+    JOIN LATERAL (
+        SELECT r.prrelid AS oid
+        UNION SELECT relid FROM pg_partition_ancestors(r.prrelid)
+        UNION SELECT relid FROM pg_partition_tree(r.prrelid)
+    ) related ON true
+    JOIN pg_class c ON c.oid = related.oid
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
+"""
+_PARTITIONED: LiteralString = """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'p'
+"""
+
+
+def create_publication(
+    connection: Connection[Any], name: str, tables: Sequence[TableName] | None
+) -> None:
+    """Create a publication of all changes of tables.
+
+    Args:
+        connection: A connection to the database.
+        name: Its name.
+        tables: The tables; None is all of the database, also those that are created later.
+
+    Raises:
+        Conflict: There is a publication of that name, or a table is not there or not fit for one.
+        Forbidden: The user lacks a privilege: only superusers publish all tables, and others those
+            that they own.
+    """
+    what: Composable = SQL("FOR ALL TABLES")
+    if tables is not None:
+        # Tables are added to a publication of none.
+        what = SQL("FOR {}").format(_table_list(tables)) if tables else SQL("")
+    statement = SQL("CREATE PUBLICATION {} {} {}").format(Identifier(name), what, _OPTIONS)
+    _run(connection, name, "create", statement)
+
+
+def publish_tables(
+    connection: Connection[Any], name: str, tables: Collection[TableName]
+) -> Sequence[TableName]:
+    """Add tables to a publication that lacks them.
+
+    Returns:
+        The tables that were added: what changed them before is not in the log.
+
+    Raises:
+        Conflict, Forbidden: As `create_publication`.
+    """
+    published = _published(connection, name)
+    added = sorted(table for table in tables if table not in published)
+    if added:
+        statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list(added))
+        _run(connection, name, "change", statement)
+    return added
+
+
+def drop_publication(connection: Connection[Any], name: str) -> None:
+    """Drop a publication, if it is there."""
+    _run(connection, name, "drop", SQL("DROP PUBLICATION IF EXISTS {}").format(Identifier(name)))
+
+
+def publication_findings(
+    connection: Connection[Any], name: str, tables: Collection[TableName]
+) -> list[Finding]:
+    """What keeps changes of tables out of a publication.
+
+    Args:
+        connection: A connection to the database.
+        name: The publication.
+        tables: The tables that are followed, partitioned ones by their root.
+    """
+    subject = f"publication {name}"
+    row = connection.execute(_FIND, [name]).fetchone()
+    if row is None:
+        remedy = f"CREATE PUBLICATION {name} FOR ALL TABLES WITH (publish_via_partition_root)"
+        return [Finding(subject, "it does not exist", remedy)]
+    *published, via_root = row
+    findings: list[Finding] = []
+    missing = [word for word, is_sent in zip(_OPERATIONS, published, strict=True) if not is_sent]
+    if missing:
+        problem = f"it leaves out operations: {', '.join(missing)}"
+        remedy = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}')"
+        findings.append(Finding(subject, problem, remedy))
+    filtered = {
+        TableName(schema, table): "a row filter" if has_filter else "a list of columns"
+        for schema, table, has_filter, _ in connection.execute(_FILTERED, [name])
+    }
+    partitioned = {TableName(*names) for names in connection.execute(_PARTITIONED)}
+    sent = _published(connection, name)
+    # Without this option partitions are sent in place of their root.
+    as_partitions = set() if via_root else partitioned.intersection(tables)
+    for table in sorted(tables):
+        is_sent = table in sent or table in as_partitions
+        findings += _table_findings(name, table, filtered.get(table), is_sent=is_sent)
+    if as_partitions:
+        problem = "it sends rows of partitioned tables as those of their partitions"
+        remedy = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+        findings.append(Finding(subject, problem, remedy))
+    return findings
+
+
+def _table_findings(
+    name: str, table: TableName, restriction: str | None, *, is_sent: bool
+) -> Iterator[Finding]:
+    subject, sql_name = f"publication {name}", f'"{table.database}"."{table.table}"'
+    if restriction is not None:
+        yield Finding(
+            subject,
+            f"it has {restriction} for {table}",
+            f"ALTER PUBLICATION {name} DROP TABLE {sql_name}, and add it without",
+            table,
+        )
+    if not is_sent:
+        yield Finding(
+            subject,
+            f"it does not have the table {table}",
+            f"ALTER PUBLICATION {name} ADD TABLE {sql_name}",
+            table,
+        )
+
+
+def _published(connection: Connection[Any], name: str) -> set[TableName]:
+    return {TableName(*names) for names in connection.execute(_TABLES, [name])}
+
+
+def _table_list(tables: Collection[TableName]) -> Composed:
+    names = SQL(", ").join(Identifier(table.database, table.table) for table in tables)
+    return SQL("TABLE {}").format(names)
+
+
+def _run(connection: Connection[Any], name: str, verb: str, statement: Composed) -> None:
+    try:
+        connection.execute(statement)
+    except errors.InsufficientPrivilege as error:
+        raise Forbidden(
+            f"cannot {verb} publication '{name}': {error.diag.message_primary}; let an "
+            "administrator do it, and name it as the publication to use"
+        ) from error
+    except (
+        errors.DuplicateObject,
+        errors.UndefinedTable,
+        errors.InvalidParameterValue,
+        errors.ObjectNotInPrerequisiteState,
+    ) as error:
+        raise Conflict(
+            f"cannot {verb} publication '{name}': {error.diag.message_primary}; choose other "
+            "tables, or name another publication"
+        ) from error

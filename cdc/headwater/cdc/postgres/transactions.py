@@ -1,0 +1,493 @@
+"""Whole transactions of a log, grouped into batches by table. Rows stay as they are in the log.
+
+What happens to a table besides its rows comes before the transaction that it is part of: in a batch
+of its own, which ends where the batch before it has ended. A pipeline that reads a planned batch
+again gets no changes, as it has applied those in it before it planned the batch; and one that has
+not planned the transaction yet gets them again. So they may be applied twice: to truncate a table
+twice, or to compare it twice with what the log describes, makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from time import monotonic
+from typing import Any
+
+from psycopg import Connection
+
+from headwater.cdc.ddl import Change, Truncate
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
+from headwater.cdc.postgres.log_chunks import LogChunks
+from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
+from headwater.cdc.postgres.messages import (
+    Begin,
+    Kind,
+    Message,
+    RowRun,
+    frame,
+    parse_begin,
+    parse_commit,
+    parse_keepalive,
+    parse_truncate,
+)
+from headwater.cdc.postgres.packed_rows import PackedRows
+from headwater.cdc.postgres.positions import LogPosition, lsn_text
+from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
+from headwater.cdc.postgres.rows import Convert, LogTableRows
+from headwater.cdc.postgres.slots import LogSource, await_slot, check_slot
+from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
+
+__all__ = ["LogReader", "open_log"]
+
+_READ_AGAIN = "read the log again"
+
+
+class _Transaction:
+    """A transaction that is being read.
+
+    Attributes:
+        begin: Where its commit record begins, and when it was committed.
+        end: Where that ends; 0 until it was read.
+        runs: Rows of selected tables, in order.
+        redefined: Tables that it describes otherwise than before, by their OIDs.
+        truncated: The OIDs of tables that it empties.
+        rereads: Tables whose rows it describes in two ways.
+        is_announced: Whether its changes were in a batch.
+    """
+
+    __slots__ = ("begin", "end", "is_announced", "redefined", "rereads", "runs", "truncated")
+
+    def __init__(self, begin: Begin) -> None:
+        self.begin, self.end = begin, 0
+        self.runs: list[tuple[Relation, RowRun]] = []
+        self.redefined: dict[int, Redefined] = {}
+        self.truncated: dict[int, None] = {}
+        self.rereads: dict[TableName | None, str] = {}
+        self.is_announced = False
+
+    def changed_tables(self) -> set[TableName | None]:
+        """The tables whose rows it changes, or may change."""
+        return {relation.name for relation, _ in self.runs} | self.rereads.keys()
+
+    def leave_out(self, names: Collection[TableName]) -> bool:
+        """Leave the rows of tables out; whether there were any."""
+        kept = [(relation, run) for relation, run in self.runs if relation.name not in names]
+        has_some = len(kept) < len(self.runs)
+        self.runs = kept
+        return has_some
+
+    @property
+    def size(self) -> int:
+        """The bytes of its rows."""
+        return sum(len(run.data) for _, run in self.runs)
+
+
+class LogReader:
+    """Reads a log, batch by batch.
+
+    Args:
+        chunks: The log's messages as they come.
+        start: The position that they begin after.
+        is_selected: Whether a table may be followed, now or later.
+        convert: Makes values of the lake from the log's text.
+        known: Tables as they were described before; a description that differs is a change, and so
+            is each first one of another table.
+    """
+
+    def __init__(
+        self,
+        chunks: LogChunks,
+        start: LogPosition,
+        *,
+        is_selected: Callable[[TableName], bool],
+        convert: Convert,
+        known: Iterable[Relation] = (),
+    ) -> None:
+        self._chunks, self._convert = chunks, convert
+        self._is_selected = is_selected
+        self._position = start
+        # Until where all transactions are in batches.
+        self._lsn = start.lsn
+        self._messages: Iterator[Message | RowRun] = iter(())
+        # How many bytes the messages take in memory, those that are not kept among them.
+        self._chunk_bytes = 0
+        self._open: _Transaction | None = None
+        # Read, but of the next batch.
+        self._held: deque[_Transaction] = deque()
+        self._tables: Collection[TableName] = ()
+        # As this stream describes them; None is a table that is not selected.
+        self._relations: dict[int, Relation | None] = {}
+        # The last description of each selected table, by OID and by name.
+        self._known_oids: dict[int, Relation] = {}
+        self._known_names: dict[TableName, Relation] = {}
+        for relation in known:
+            self._remember(relation)
+        # The table of the last rows that were merged, and where its rows are gathered.
+        self._last_relation: Relation | None = None
+        self._last_rows: PackedRows | None = None
+
+    def follow(self, tables: Collection[TableName]) -> None:
+        """Choose the tables whose rows the next batch has, among those that are selected."""
+        self._tables = frozenset(tables)
+
+    @property
+    def position(self) -> LogPosition:
+        """The end of the last batch."""
+        return self._position
+
+    def known(self, table: TableName) -> Relation | None:
+        """The table as the log describes it; None if it did not yet."""
+        return self._known_names.get(table)
+
+    def confirm(self, position: LogPosition) -> None:
+        """Let the server forget its log until a position: nothing before it will be read again.
+
+        Raises:
+            Invalid: It was not read until there.
+        """
+        if not self._position.contains(position):
+            raise Invalid(
+                f"cannot confirm position '{position}' to {self._chunks.source}: its log was read "
+                f"until '{self._position}'; confirm what is committed"
+            )
+        self._chunks.confirm(position.lsn)
+
+    def released(self) -> None:
+        """Note that the rows of the batches before are not needed any more."""
+        held = [*self._held, self._open] if self._open is not None else self._held
+        self._chunks.released(sum(transaction.size for transaction in held))
+
+    def close(self) -> None:
+        """End the stream."""
+        self._chunks.close()
+
+    # Batches ----------------------------------------------------------------------------------
+
+    def read_batch(
+        self, limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
+    ) -> LogBatch:
+        """Read transactions until a limit is reached.
+
+        Args:
+            limits: The limits.
+            should_end: Whether to end the batch now; asked when nothing comes for a while.
+
+        Returns:
+            A batch, perhaps an empty one. Its end is beyond its last transaction where the server
+            has nothing else until there.
+
+        Raises:
+            CorruptData, Unsupported: The log cannot be read.
+            NotFound: It was removed.
+            Unavailable: The connection is lost.
+        """
+        batch = self._new_batch()
+        deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
+        is_quiet = limits.quiet_seconds > limits.seconds
+        while batch.size < limits.bytes:
+            transaction = self._next(deadline, should_end)
+            if transaction is None:
+                batch.ended = self._chunks.ended
+                break
+            if not transaction.is_announced:
+                changes = self._changes(transaction)
+                if changes:
+                    self._held.appendleft(transaction)
+                    if not batch.has_content:
+                        batch.changes, transaction.is_announced = changes, True
+                    break
+            self._merge(batch, transaction)
+            if is_quiet and batch.has_content:
+                is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
+        return self._ended(batch, self._position.at(self._lsn))
+
+    def read_until(self, end: LogPosition) -> LogBatch:
+        """Read exactly the transactions up to a position, however long that takes.
+
+        The batch has no changes: those in it were applied before it was planned.
+
+        Raises:
+            CorruptData: The log ended before.
+            As `read_batch`.
+        """
+        batch = self._new_batch()
+        while self._lsn < end.lsn:
+            transaction = self._next(None, lambda: False, until=end.lsn)
+            if transaction is None:
+                if self._chunks.ended:
+                    raise CorruptData(
+                        f"{self._chunks.source} ends at {lsn_text(self._lsn)}, before '{end}'; "
+                        "check that it is the server that was read before, or read the tables "
+                        "again: headwater cdc resnapshot --all"
+                    )
+                break
+            if transaction.begin.lsn >= end.lsn:
+                self._held.appendleft(transaction)
+                break
+            self._merge(batch, transaction)
+        return self._ended(batch, end)
+
+    def read_on(
+        self, batch: LogBatch, end: LogPosition, seconds: float
+    ) -> frozenset[TableName | None] | None:
+        """Read on to exactly a position that the log has, within the batch that was read last.
+
+        Args:
+            batch: The batch; it has no changes.
+            end: The position.
+            seconds: How long to wait for it.
+
+        Returns:
+            The tables that the transactions read now have changed; or None if the position was not
+            reached, as a change of a table is before it or it did not come in time.
+
+        Raises:
+            As `read_batch`.
+        """
+        deadline = monotonic() + seconds
+        changed: set[TableName | None] = set()
+        is_reached = self._lsn >= end.lsn
+        while not is_reached:
+            transaction = self._next(deadline, lambda: False, until=end.lsn)
+            if transaction is None:
+                is_reached = self._lsn >= end.lsn
+                batch.ended = self._chunks.ended
+                break
+            is_reached = transaction.begin.lsn >= end.lsn
+            if is_reached or (not transaction.is_announced and self._changes(transaction)):
+                self._held.appendleft(transaction)
+                break
+            changed |= transaction.changed_tables()
+            self._merge(batch, transaction)
+            is_reached = self._lsn >= end.lsn
+        reached = max(end.lsn, self._position.lsn) if is_reached else self._lsn
+        self._ended(batch, self._position.at(reached))
+        return frozenset(changed) if is_reached else None
+
+    def _new_batch(self) -> LogBatch:
+        self._last_relation = self._last_rows = None
+        return LogBatch(self._position, self._position)
+
+    def _ended(self, batch: LogBatch, end: LogPosition) -> LogBatch:
+        self._position = batch.end = end
+        self._chunks.received(self._lsn)
+        return batch
+
+    def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
+        self._lsn = transaction.end
+        batch.transactions += 1
+        batch.source_time = transaction.begin.time
+        if transaction.rereads:
+            batch.rereads |= transaction.rereads
+        runs = transaction.runs[::-1]
+        transaction.runs.clear()
+        while runs:
+            # What is packed is not kept as it came.
+            relation, run = runs.pop()
+            if relation is not self._last_relation:
+                self._last_relation, self._last_rows = relation, self._rows_of(batch, relation)
+            if self._last_rows is not None:
+                self._last_rows.add(run)
+                batch.size += len(run.data)
+
+    def _rows_of(self, batch: LogBatch, relation: Relation) -> PackedRows | None:
+        """Where a batch gathers rows of a table; None where it does not."""
+        if relation.name not in self._tables:
+            return None
+        runs = batch.rows.setdefault(relation.name, [])
+        last = runs[-1] if runs else None
+        if not isinstance(last, LogTableRows) or last.relation != relation:
+            last = LogTableRows(relation, PackedRows(store=self._chunks.store), self._convert)
+            runs.append(last)
+        return last.rows
+
+    def _changes(self, transaction: _Transaction) -> list[Change]:
+        """What a transaction does to tables besides their rows."""
+        truncated = [self._relations[oid] for oid in transaction.truncated]
+        return [
+            *transaction.redefined.values(),
+            *(Truncate(relation.name) for relation in truncated if relation is not None),
+        ]
+
+    # Messages ---------------------------------------------------------------------------------
+
+    def _next(
+        self, deadline: float | None, should_end: Callable[[], bool], until: int | None = None
+    ) -> _Transaction | None:
+        """The next whole transaction.
+
+        None if none came in time, the log ended, or there is none before a position in it.
+        """
+        if self._held:
+            return self._held.popleft()
+        while True:
+            for message in self._messages:
+                if type(message) is RowRun:
+                    self._read_run(message)
+                    continue
+                assert isinstance(message, Message)
+                done = self._read(message)
+                if done is not None:
+                    return done
+                if until is not None and self._lsn >= until and self._open is None:
+                    return None
+            if deadline is not None and monotonic() >= deadline:
+                return None
+            chunk = self._chunks.next(deadline, should_end)
+            if chunk is None:
+                return None
+            self._begin_chunk(chunk)
+
+    def _begin_chunk(self, chunk: MessageChunk) -> None:
+        self._chunk_bytes = len(chunk.data) if isinstance(chunk.data, bytes) else 0
+        self._messages = frame(chunk, self._chunks.source)
+
+    def _read_run(self, run: RowRun) -> None:
+        """Take rows of one table."""
+        relation = self._relation(run.oid)
+        transaction = self._transaction("rows")
+        if relation is None:
+            return
+        size = len(run.data)
+        if 2 * size < self._chunk_bytes:
+            # What else came with them is not kept.
+            run = RowRun(run.oid, memoryview(bytes(run.data)), run.ends)
+        transaction.runs.append((relation, run))
+        self._chunks.kept += size
+
+    def _read(self, message: Message) -> _Transaction | None:
+        """Take a message without rows; the transaction if it ends with it."""
+        kind, body = message
+        if kind == Kind.KEEPALIVE:
+            if self._open is None:
+                # All that was committed until there has been sent.
+                self._lsn = max(self._lsn, parse_keepalive(body))
+        elif kind == Kind.BEGIN:
+            self._open = self._begun(parse_begin(body))
+        elif kind == Kind.COMMIT:
+            return self._committed(body)
+        elif kind == Kind.RELATION:
+            self._read_relation(self._transaction("a table"), parse_relation(body))
+        elif kind == Kind.TRUNCATE:
+            self._read_truncate(self._transaction("a truncation"), parse_truncate(body))
+        # The others tell where a transaction came from, name types, or are messages of programs.
+        return None
+
+    def _transaction(self, what: str) -> _Transaction:
+        if self._open is None:
+            raise CorruptData(
+                f"{self._chunks.source} has {what} outside of a transaction; {_READ_AGAIN}"
+            )
+        return self._open
+
+    def _begun(self, begin: Begin) -> _Transaction:
+        if self._open is not None or begin.lsn < self._lsn:
+            what = "within" if self._open is not None else "before"
+            raise CorruptData(
+                f"{self._chunks.source} has a transaction that ends at {lsn_text(begin.lsn)} "
+                f"{what} what was read until {lsn_text(self._lsn)}; {_READ_AGAIN}"
+            )
+        return _Transaction(begin)
+
+    def _committed(self, body: memoryview) -> _Transaction:
+        transaction, commit = self._transaction("a commit"), parse_commit(body)
+        if commit.lsn != transaction.begin.lsn or commit.end <= commit.lsn:
+            raise CorruptData(
+                f"{self._chunks.source}: a transaction is to end at "
+                f"{lsn_text(transaction.begin.lsn)}, and ends at {lsn_text(commit.lsn)}; "
+                f"{_READ_AGAIN}"
+            )
+        transaction.end = commit.end
+        self._open = None
+        return transaction
+
+    def _relation(self, oid: int) -> Relation | None:
+        try:
+            return self._relations[oid]
+        except KeyError:
+            raise CorruptData(
+                f"{self._chunks.source} has rows of table {oid} that it did not describe; "
+                f"{_READ_AGAIN}"
+            ) from None
+
+    def _read_relation(self, transaction: _Transaction, relation: Relation) -> None:
+        """Take the description of a table, which precedes its rows whenever it may have changed."""
+        is_selected = self._is_selected(relation.name)
+        self._relations[relation.oid] = relation if is_selected else None
+        before = self._known_oids.get(relation.oid) or self._known_names.get(relation.name)
+        if before == relation or (before is None and not is_selected):
+            return
+        earlier = transaction.redefined.get(relation.oid)
+        if earlier is not None:
+            before = earlier.before
+        transaction.redefined[relation.oid] = Redefined(relation.name, relation, before)
+        names = {relation.name} if before is None else {relation.name, before.name}
+        if transaction.leave_out(names):
+            transaction.rereads[relation.name] = (
+                "a transaction changed rows of the table and altered it after that"
+            )
+        if before is not None:
+            self._forget(before)
+        if is_selected:
+            self._remember(relation)
+
+    def _remember(self, relation: Relation) -> None:
+        self._known_oids[relation.oid] = self._known_names[relation.name] = relation
+
+    def _forget(self, relation: Relation) -> None:
+        # Another table may have its name by now.
+        if self._known_oids.get(relation.oid) is relation:
+            del self._known_oids[relation.oid]
+        if self._known_names.get(relation.name) is relation:
+            del self._known_names[relation.name]
+
+    def _read_truncate(self, transaction: _Transaction, oids: tuple[int, ...]) -> None:
+        for oid in oids:
+            relation = self._relation(oid)
+            if relation is not None:
+                transaction.truncated[oid] = None
+                # Its rows until then are gone.
+                transaction.leave_out((relation.name,))
+
+
+def open_log(
+    source: LogSource,
+    connection: Connection[Any],
+    start: LogPosition,
+    *,
+    is_selected: Callable[[TableName], bool],
+    convert: Convert,
+    known: Iterable[Relation] = (),
+    memory_bytes: int = 256 << 20,
+    wait_seconds: float = 10.0,
+) -> LogReader:
+    """Read a log from a position on.
+
+    Args:
+        source: The server, slot and publication.
+        connection: A connection to the same database, for questions.
+        start: The position.
+        is_selected, convert, known: As for `LogReader`.
+        memory_bytes: How many bytes of rows of a batch are kept in memory.
+        wait_seconds: How long to wait for the end of another reader of the slot, such as one whose
+            connection was lost without the server's knowledge.
+
+    Raises:
+        Conflict: The slot lacks changes after the position, or cannot be used.
+        Forbidden: The user may not read the log.
+        NotFound: The slot does not exist, or its log was removed.
+        Unavailable: The server cannot be reached.
+    """
+    await_slot(connection, source.slot, wait_seconds)
+    check_slot(connection, source, start)
+    stream = LogStream(source, start)
+    try:
+        # The server passes over what the slot is past. Since it is in use, it stays where it is.
+        check_slot(connection, source, start, process=stream.server_process)
+    except HeadwaterError:
+        stream.close()
+        raise
+    chunks = LogChunks(stream, f"the source at {source.address}", memory_bytes)
+    return LogReader(chunks, start, is_selected=is_selected, convert=convert, known=known)

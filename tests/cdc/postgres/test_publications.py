@@ -1,0 +1,112 @@
+"""Publications that have all changes of tables, and those that leave some out."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from tests.cdc.postgres.conftest import PostgresDatabase
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.postgres.publications import (
+    create_publication,
+    drop_publication,
+    publication_findings,
+    publish_tables,
+)
+from headwater.storage.errors import Conflict, Forbidden
+
+pytestmark = pytest.mark.postgresql
+
+T, U, P = (TableName("public", table) for table in ("t", "u", "p"))
+
+
+@pytest.fixture
+def tables(postgres: PostgresDatabase) -> PostgresDatabase:
+    postgres.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "CREATE TABLE u (id int PRIMARY KEY, v text)",
+        "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+    )
+    return postgres
+
+
+def findings(database: PostgresDatabase, *tables: TableName) -> list[str]:
+    return [str(finding) for finding in publication_findings(database.connection, "pub", tables)]
+
+
+def test_a_publication_of_all_tables_has_those_that_are_created_later(
+    tables: PostgresDatabase,
+) -> None:
+    create_publication(tables.connection, "pub", None)
+    tables.run("CREATE TABLE later (id int PRIMARY KEY)")
+    assert findings(tables, T, U, P, TableName("public", "later")) == []
+    with pytest.raises(Conflict, match="already exists"):
+        create_publication(tables.connection, "pub", None)
+    drop_publication(tables.connection, "pub")
+    assert findings(tables, T) == [
+        "publication pub: it does not exist; CREATE PUBLICATION pub FOR ALL TABLES WITH "
+        "(publish_via_partition_root)"
+    ]
+
+
+def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
+    create_publication(tables.connection, "pub", [])
+    assert publish_tables(tables.connection, "pub", [T, P]) == [P, T]
+    assert publish_tables(tables.connection, "pub", [T, P]) == []
+    assert findings(tables, T, P) == []
+    assert findings(tables, T, U) == [
+        "publication pub: it does not have the table public.u; ALTER PUBLICATION pub ADD TABLE "
+        '"public"."u"'
+    ]
+    with pytest.raises(Conflict, match="does not exist"):
+        publish_tables(tables.connection, "pub", [TableName("public", "missing")])
+
+
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        ("FOR TABLE t WHERE (id > 1)", "it has a row filter for public.t"),
+        ("FOR TABLE t (id)", "it has a list of columns for public.t"),
+        ("FOR ALL TABLES WITH (publish = 'insert, update')", "delete, truncate"),
+        ("FOR TABLE p, t", "rows of partitioned tables as those of their partitions"),
+        ("FOR TABLE p1, t", "rows of partitioned tables as those of their partitions"),
+        ("FOR TABLE p1, t WITH (publish_via_partition_root)", "does not have the table public.p"),
+        ("FOR TABLE p1 WHERE (id > 1), t", "it has a row filter for public.p"),
+        ("FOR TABLES IN SCHEMA other", "it does not have the table public.t"),
+    ],
+)
+def test_publications_that_leave_changes_out_are_found(
+    tables: PostgresDatabase, definition: str, problem: str
+) -> None:
+    tables.run("CREATE SCHEMA other", f"CREATE PUBLICATION pub {definition}")
+    assert any(problem in finding for finding in findings(tables, T, P))
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "FOR TABLE t, u WHERE (id > 1)",
+        "FOR TABLES IN SCHEMA public",
+        "FOR ALL TABLES",
+        "FOR TABLE p1 WHERE (id > 1), t",
+    ],
+)
+def test_what_concerns_other_tables_is_no_finding(
+    tables: PostgresDatabase, definition: str
+) -> None:
+    tables.run(f"CREATE PUBLICATION pub {definition}")
+    assert findings(tables, T) == []
+
+
+def test_a_user_without_the_privilege_is_told_to_use_a_given_one(tables: PostgresDatabase) -> None:
+    user = f"owner_{tables.name}"
+    tables.run(f"CREATE ROLE {user} LOGIN")
+    try:
+        with psycopg.connect(tables.url.replace("headwater@", f"{user}@")) as connection:
+            for choice in (None, [T]):
+                with pytest.raises(Forbidden, match="let an administrator do it"):
+                    create_publication(connection, "pub", choice)
+                connection.rollback()
+    finally:
+        tables.run(f"DROP ROLE {user}")
