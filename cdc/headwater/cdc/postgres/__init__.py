@@ -1,0 +1,1 @@
+"""PostgreSQL 15 and later as a source: servers, tables, their rows and their log."""
