@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc.columns.gather import validity_bitmap
-from headwater.cdc.columns.value_text import null_flags
 
 __all__ = ["ArrayParts", "split_arrays"]
 

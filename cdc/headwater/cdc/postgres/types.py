@@ -119,7 +119,7 @@ _SOURCES: Mapping[Root, frozenset[Family]] = MappingProxyType(
         Root.CHAR: frozenset(Family),
         Root.VARCHAR: frozenset(Family),
         Root.BINARY: frozenset({_F.BYTES, _F.BITS}),
-        Root.VARBINARY: frozenset({_F.BYTES, _F.BITS, _F.CHAR, _F.TEXT}),
+        Root.VARBINARY: frozenset({_F.BYTES, _F.CHAR, _F.TEXT}),
         Root.DATE: frozenset({_F.DATE}),
         Root.TIME: frozenset({_F.TIME}),
         Root.TIMESTAMP: frozenset({_F.DATE, _F.TIMESTAMP}),
@@ -260,6 +260,8 @@ def holds(type_: DataType, source: SourceType) -> bool:
         return False
     if type_.root is Root.BOOLEAN and source.family is Family.BITS:
         return source.arguments in ((), (1,))
+    if type_.root is Root.BINARY and source.family is Family.BITS:
+        return (source.arguments or (1,))[0] <= 8 * type_.length
     times = (Family.TIME, Family.TIMESTAMP, Family.TIMESTAMP_TZ)
     if type_.root in (Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and source.family in times:
         return source.digits <= type_.precision

@@ -87,10 +87,7 @@ class _Conversion:
         if isinstance(type_, ArrayType):
             return self._arrays(text, source, type_)
         assert isinstance(type_, AtomicType)
-        if source.is_array:
-            converted = text
-        else:
-            converted = self._atomic(text, source, type_)
+        converted = text if source.is_array else self._atomic(text, source, type_)
         self._check_length(converted, source, type_)
         return padded_array(converted, type_)
 
@@ -112,7 +109,8 @@ class _Conversion:
             case Root.DATE | Root.TIMESTAMP:
                 return self._checked(text, lambda part: pc.cast(part, target), _BAD_TIMES)
             case Root.FLOAT | Root.DOUBLE:
-                return self._checked(text, lambda part: pc.cast(part, target), None)
+                stored = pa.float32() if family is Family.FLOAT else target
+                return self._checked(text, lambda part: pc.cast(part, stored), None).cast(target)
             case _:
                 return self._checked(text, lambda part: pc.cast(part, target), _BAD_NUMBERS)
 
