@@ -305,9 +305,13 @@ def _prepare(command: Sequence[str], folder: Path, owner: str | None) -> None:
     assert ended.returncode == 0, f"{command[0]} ended with {ended.returncode}:\n{text}"
 
 
-@pytest.fixture(scope="session")
-def postgresql_url() -> Iterator[str]:
-    """The URL of a private PostgreSQL server on a loopback port, without a database's name."""
+@contextmanager
+def postgresql_server(*settings: str) -> Iterator[str]:
+    """A private PostgreSQL server on a loopback port; its URL without a database's name.
+
+    Args:
+        settings: The server's settings beside those of every test, as ``name=value``.
+    """
     programs = postgresql_programs()
     if programs is None:
         pytest.skip("needs PostgreSQL's server programs (initdb, pg_ctl, postgres)")
@@ -327,19 +331,27 @@ def postgresql_url() -> Iterator[str]:
     def run(program: str, *arguments: str) -> None:
         _prepare([str(programs / program), *arguments], folder, owner)
 
-    settings = (
-        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} "
-        "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200"
+    every = (
+        *("listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"),
+        *("synchronous_commit=off", "full_page_writes=off", "max_connections=200"),
     )
+    options = " ".join([f"-p {port}", *(f"-c {setting}" for setting in (*every, *settings))])
     try:
         run("initdb", "-D", data, "-U", "headwater", "-A", "trust", "-E", "UTF8", "--no-sync")
-        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", settings, "start")
+        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
         try:
             yield f"postgresql://headwater@127.0.0.1:{port}"
         finally:
             run("pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """The URL of a private PostgreSQL server on a loopback port, without a database's name."""
+    with postgresql_server() as url:
+        yield url
 
 
 @contextmanager

@@ -76,6 +76,8 @@ _FAMILIES: Mapping[str, Family] = MappingProxyType(
         **dict.fromkeys(("tsvector", "tsquery", "pg_lsn", "tid", "refcursor"), _F.TEXT),
         **dict.fromkeys(("point", "line", "lseg", "box", "path", "polygon", "circle"), _F.TEXT),
         **dict.fromkeys(("pg_snapshot", "txid_snapshot", "time with time zone"), _F.TEXT),
+        # Bits of a column that was made without their number, by CREATE TABLE AS.
+        '"bit"': _F.TEXT,
         **dict.fromkeys(("int4range", "int8range", "numrange", "daterange"), _F.TEXT),
         **dict.fromkeys(("int4multirange", "int8multirange", "nummultirange"), _F.TEXT),
         **dict.fromkeys(("tsrange", "tstzrange", "tsmultirange", "tstzmultirange"), _F.TEXT),
