@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any
 
@@ -20,8 +20,8 @@ from headwater.storage.errors import Conflict, Unavailable
 
 pytestmark = pytest.mark.postgresql
 
-WRITERS = 3
-RECEIVED = 400
+READS = 25
+MODES = ("on", "off", "local", "remote_apply")
 
 
 @pytest.fixture
@@ -138,39 +138,55 @@ def test_a_commit_that_was_received_is_waited_for(
     writer.close()
 
 
+@contextmanager
+def running(*targets: Callable[[Event], None]) -> Iterator[None]:
+    """Threads that are told to stop in the end."""
+    stopped = Event()
+    threads = [Thread(target=target, args=[stopped]) for target in targets]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_rows_of_concurrent_writers_are_seen_once_they_were_received(
     postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
 ) -> None:
     log = Log(postgres, "t")
     logged = LoggedTransactions(server)
-    stopped = Event()
 
-    def write(number: int) -> None:
-        mode = ("on", "off", "local")[number]
+    def writer(number: int) -> Callable[[Event], None]:
+        def write(stopped: Event) -> None:
+            with psycopg.connect(postgres.url, autocommit=True) as session:
+                session.execute(f"SET synchronous_commit = {MODES[number]}".encode())
+                identifier = number + 1
+                while not stopped.is_set():
+                    with suppress(psycopg.errors.QueryCanceled):
+                        session.execute("INSERT INTO t VALUES (%s, 'w')", [identifier])
+                    identifier += len(MODES)
+
+        return write
+
+    def answer(stopped: Event) -> None:
+        # In place of a standby: commits end when their wait is cancelled.
+        waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep'"
         with psycopg.connect(postgres.url, autocommit=True) as session:
-            session.execute(f"SET synchronous_commit = {mode}".encode())
-            identifier = number + 1
             while not stopped.is_set():
-                session.execute("INSERT INTO t VALUES (%s, 'w')", [identifier])
-                identifier += WRITERS
+                session.execute(f"SELECT pg_cancel_backend(pid) FROM {waiting}".encode())
 
-    writers = [Thread(target=write, args=[number]) for number in range(WRITERS)]
-    for writer in writers:
-        writer.start()
     received: set[int] = set()
-    reads = 0
-    try:
-        while len(received) < RECEIVED or reads < 20:
+    with running(answer), unanswered_commits(postgres), running(*map(writer, range(len(MODES)))):
+        for _ in range(READS):
             numbers, inserted = log.received()
             logged.add(numbers)
             received |= inserted
             assert received <= ids(server, table, logged.may_have)
-            reads += 1
-    finally:
-        stopped.set()
-        for writer in writers:
-            writer.join()
-        log.close()
+    assert received
+    log.close()
 
 
 @pytest.fixture
