@@ -13,7 +13,7 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.catalog import read_tables
-from headwater.cdc.postgres.consistent_reads import LoggedTransactions, consistent_read
+from headwater.cdc.postgres.consistent_reads import LoggedTransactions, Snapshot, consistent_read
 from headwater.cdc.postgres.key_ranges import KeyRange
 from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.storage.errors import Conflict, Unavailable
@@ -305,6 +305,33 @@ def test_what_is_seen_is_before_the_position(
         consistent_read(server, 1 << 60) as read,
     ):
         read.check(table)
+
+
+def test_transactions_that_are_seen(
+    postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
+) -> None:
+    seen = postgres.value("INSERT INTO t VALUES (1, 'b') RETURNING xmin::text::bigint")
+    with postgres.connect() as early, consistent_read(server, 0) as read:
+        statement = b"INSERT INTO t VALUES (2, 'c') RETURNING xmin::text::bigint"
+        ((running,),) = early.execute(statement).fetchall()
+        postgres.run("INSERT INTO t VALUES (3, 'd')")
+        read.check(table)
+        later = postgres.value("INSERT INTO t VALUES (4, 'e') RETURNING xmin::text::bigint")
+        early.commit()
+        assert read.snapshot is not None
+        assert read.snapshot.sees(seen)
+        assert not read.snapshot.sees(running)
+        assert not read.snapshot.sees(later)
+        (batch,) = read.range(table, KeyRange())
+        assert sorted(batch.column("id").to_pylist()) == [0, 1, 3]
+
+
+def test_numbers_of_transactions_have_32_bits() -> None:
+    snapshot = Snapshot.from_text(f"{5 << 32}:{(5 << 32) + 10}:{5 << 32},{(5 << 32) + 7}")
+    seen = [number for number in (0, 6, 7, 9, 10, 2**31 - 1) if snapshot.sees(number)]
+    assert seen == [6, 9]
+    assert snapshot.sees(2**32 - 1)
+    assert Snapshot.from_text("10:10:").sees(9)
 
 
 @pytest.mark.parametrize(

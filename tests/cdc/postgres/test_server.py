@@ -90,8 +90,8 @@ def test_privileges_that_are_missing(administrator: PostgresServer, url: str) ->
 def test_a_server_that_does_not_log_rows(administrator: PostgresServer) -> None:
     (finding,) = administrator.findings()
     assert str(finding) == (
-        "setting wal_level: it is replica; ALTER SYSTEM SET wal_level = 'logical', and restart the "
-        "server"
+        "setting wal_level: it is replica; ALTER SYSTEM SET wal_level = 'logical' (on Amazon RDS: "
+        "rds.logical_replication = 1), and restart the server"
     )
 
 

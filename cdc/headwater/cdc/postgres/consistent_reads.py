@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Lock
 from time import monotonic, sleep
 
@@ -56,7 +57,7 @@ from headwater.cdc.postgres.key_rows import missing_keys, read_keys
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
-__all__ = ["ConsistentRead", "LoggedTransactions", "consistent_read"]
+__all__ = ["ConsistentRead", "LoggedTransactions", "Snapshot", "consistent_read"]
 
 _VISIBLE_SECONDS = 60.0
 _RETRY_SECONDS = 0.01
@@ -146,11 +147,43 @@ class LoggedTransactions:
         return {int(str(number)) for (number,) in self._server.rows(_RUNNING)}
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """Which transactions are seen, ``pg_current_snapshot()``.
+
+    Attributes:
+        xmin, xmax: All before the first are seen if they have committed, and none from the second.
+        running: Those in between that are not seen.
+    """
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @staticmethod
+    def from_text(text: str) -> Snapshot:
+        """Read a snapshot as the server writes it: ``10:20:10,14,15``."""
+        xmin, xmax, running = text.split(":")
+        return Snapshot(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def sees(self, number: int) -> bool:
+        """Whether a transaction that has committed is seen.
+
+        Args:
+            number: Its number, as the log has it: 32 bits, at most 2 billion before or behind
+                `xmax`.
+        """
+        half = 1 << 31
+        whole = self.xmax + (number - self.xmax + half) % (2 * half) - half
+        return whole < self.xmax and whole not in self.running
+
+
 class ConsistentRead:
     """A transaction that sees a table with all changes up to a position at least.
 
     Attributes:
         server: Its connection.
+        snapshot: Which transactions are seen; None before `check`.
     """
 
     def __init__(
@@ -164,6 +197,7 @@ class ConsistentRead:
         self._after, self._may_be_committed, self._seconds = after, may_be_committed, seconds
         self._is_begun = False
         self._settled: int | None = None
+        self.snapshot: Snapshot | None = None
 
     def check(self, table: SourceTable) -> None:
         """See a table, check that it has the known columns, and keep them while it is read.
@@ -187,7 +221,7 @@ class ConsistentRead:
             self.server.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             self.server.rows(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             self.server.rows(f"LOCK TABLE {rows} IN ACCESS SHARE MODE")
-            self._settled = self._see()
+            self._settled, self.snapshot = self._see()
             if check_definition(self.server, table).oid in oids:
                 return
         raise Conflict(
@@ -200,7 +234,7 @@ class ConsistentRead:
         Raises:
             Unavailable: The connection is lost.
         """
-        return self._see() if self._settled is None else self._settled
+        return self._see()[0] if self._settled is None else self._settled
 
     def ranges(
         self, table: SourceTable, rows: int, after: Bound | None = None
@@ -231,7 +265,7 @@ class ConsistentRead:
             Unavailable: The connection is lost.
         """
         if self._is_begun:
-            self._is_begun, self._settled = False, None
+            self._is_begun, self._settled, self.snapshot = False, None, None
             self.server.rows("ROLLBACK")
 
     def _oids(self, table: SourceTable) -> Collection[int]:
@@ -260,10 +294,11 @@ class ConsistentRead:
             running = self.server.rows(_PRESENT, [list(waiting)])
             waiting = {str(virtual): waiting[str(virtual)] for (virtual,) in running}
 
-    def _see(self) -> int:
-        """See the source; the position that has all that is seen."""
-        ((inserted, flushed),) = self.server.rows(
-            "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,"
+    def _see(self) -> tuple[int, Snapshot]:
+        """See the source: the position that has all that is seen, and the snapshot."""
+        ((snapshot, inserted, flushed),) = self.server.rows(
+            "SELECT pg_current_snapshot()::text,"
+            " (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,"
             " (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint"
         )
         if int(str(flushed)) < self._after:
@@ -271,7 +306,7 @@ class ConsistentRead:
                 f"the source at {self.server.address} is at byte {flushed} of its log, and "
                 f"{self._after} was read before; check that it is the server that was read before"
             )
-        return int(str(inserted))
+        return int(str(inserted)), Snapshot.from_text(str(snapshot))
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 from headwater.cdc.columns import LogBytes, Nulls, Offsets, binary_column
+from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.postgres.server import PostgresServer, explained
 
 __all__ = ["copied_columns"]
 
-# Of rows that are decoded at once: as much as the processor's cache has.
-_CHUNK_BYTES = 1 << 21
+# Of rows that are decoded at once: more of them do not fit into the processor's cache.
+_CHUNK_BYTES = 1 << 22
 _TAB, _NEWLINE, _BACKSLASH = (ord(character) for character in "\t\n\\")
 _NULL = int.from_bytes(b"\\N", "little")
 _NULL_BYTES = 2
@@ -66,24 +67,24 @@ def copied_columns(
             with explained(server.address):
                 rows, is_ended = _received(connection)
             if rows:
-                yield _split(LogBytes.joined(rows), columns)
+                rows += bytes(PADDING)
+                yield _split(LogBytes(rows), columns)
     finally:
         if not is_ended:
             _end(connection)
 
 
-def _received(connection: pq.abc.PGconn) -> tuple[list[memoryview], bool]:
+def _received(connection: pq.abc.PGconn) -> tuple[bytearray, bool]:
     """Some rows, each with its line's end, and whether they are the last ones."""
-    rows: list[memoryview] = []
-    append, receive = rows.append, connection.get_copy_data
-    left = _CHUNK_BYTES
-    while left > 0:
+    # A list of views would be gone through by Python's collector again and again.
+    rows = bytearray()
+    receive = connection.get_copy_data
+    while len(rows) < _CHUNK_BYTES:
         size, row = receive(0)
         if size < 0:
             _check_end(connection)
             return rows, True
-        append(row)
-        left -= size
+        rows += row
     return rows, False
 
 

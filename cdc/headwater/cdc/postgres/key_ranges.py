@@ -57,7 +57,7 @@ def key_ranges(
         after: The upper bound of the last range that was read.
 
     Yields:
-        The ranges, in their order; the last one has no upper bound.
+        The ranges, in their order; the last one has no upper bound. A table without a key is one.
 
     Raises:
         Conflict: The table has changed.
@@ -65,7 +65,7 @@ def key_ranges(
     """
     source = source_rows(server, table)
     names = ", ".join(map(quoted, table.primary_key))
-    while True:
+    while table.primary_key:
         query = (
             f"SELECT {names} FROM {source}{_where(table, KeyRange(after))} "
             f"ORDER BY {names} LIMIT 1 OFFSET {rows - 1}"

@@ -19,7 +19,14 @@ from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invali
 __all__ = ["SESSION", "Address", "Encryption", "PostgresServer", "connected", "explained"]
 
 _DEFAULT_PORT = 5432
-_CONNECT_SECONDS = 10
+# A server that reads for long is silent, so its kernel has to answer; the last is in ms.
+_TIMEOUTS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "60000",
+}
 _URL_FORM = "postgresql://user@host:port/database"
 _SCHEMES = ("postgresql", "postgres")
 _MODE, _CA, _CERTIFICATE, _KEY = "sslmode", "sslrootcert", "sslcert", "sslkey"
@@ -200,7 +207,7 @@ class Address:
             "port": str(self.port),
             "user": self.user,
             "dbname": self.database,
-            "connect_timeout": str(_CONNECT_SECONDS),
+            **_TIMEOUTS,
             "client_encoding": "UTF8",
             "application_name": "headwater cdc",
             "options": " ".join(f"-c {name}={value}" for name, value in SESSION.items()),
@@ -297,7 +304,8 @@ class PostgresServer:
             yield Finding(
                 "setting wal_level",
                 f"it is {settings['wal_level']}",
-                "ALTER SYSTEM SET wal_level = 'logical', and restart the server",
+                "ALTER SYSTEM SET wal_level = 'logical' (on Amazon RDS: rds.logical_replication = "
+                "1), and restart the server",
             )
         ((is_standby, slots, has_slot, senders),) = self.rows(
             "SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_replication_slots),"
