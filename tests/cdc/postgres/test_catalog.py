@@ -24,11 +24,11 @@ def server(postgres: PostgresDatabase) -> Iterator[PostgresServer]:
 
 def problems(server: PostgresServer, *, without_key: bool = False) -> dict[str, list[str]]:
     """The problems of each table."""
-    found: dict[str, list[str]] = {}
+    by_table: dict[str, list[str]] = {}
     for finding in read_tables(server, without_key=without_key).findings:
         assert finding.table is not None
-        found.setdefault(finding.table.table, []).append(finding.problem)
-    return found
+        by_table.setdefault(finding.table.table, []).append(finding.problem)
+    return by_table
 
 
 def test_what_the_catalog_has_of_a_table(
