@@ -21,6 +21,7 @@ from headwater.storage.errors import Conflict, Unavailable
 pytestmark = pytest.mark.postgresql
 
 READS = 25
+BUSY = "SELECT pg_sleep(3600)"
 MODES = ("on", "off", "local", "remote_apply")
 
 
@@ -191,26 +192,30 @@ def test_rows_of_concurrent_writers_are_seen_once_they_were_received(
 
 @pytest.fixture
 def busy(postgres: PostgresDatabase) -> Iterator[Any]:
-    """Begins a transaction that inserts a row, and then waits, active, until a lock is free."""
-    lock = psycopg.connect(postgres.url, autocommit=True)
-    lock.execute("SELECT pg_advisory_lock(1)")
+    """Begins a transaction that runs a statement, and then another one until the test ends."""
     sessions: list[tuple[psycopg.Connection[Any], Thread]] = []
 
-    def begin(statement: str = "INSERT INTO t VALUES (7, 'long')") -> None:
+    def begin(statement: str = "INSERT INTO t VALUES (7, 'long')", then: str = BUSY) -> None:
         session = postgres.connect()
         session.execute(statement.encode())
-        thread = Thread(target=session.execute, args=["SELECT pg_advisory_lock(1)"])
+
+        def run() -> None:
+            with suppress(psycopg.errors.AdminShutdown):
+                session.execute(then.encode())
+
+        thread = Thread(target=run)
         thread.start()
         sessions.append((session, thread))
         process = session.info.backend_pid
         while not postgres.value(
-            f"SELECT count(*) FROM pg_locks WHERE pid = {process} AND locktype = 'advisory'"
+            f"SELECT wait_event IN ('PgSleep', 'advisory') FROM pg_stat_activity "
+            f"WHERE pid = {process}"
         ):
             pass
 
     yield begin
-    lock.close()
     for session, thread in sessions:
+        postgres.rows(f"SELECT pg_terminate_backend({session.info.backend_pid})")
         thread.join()
         session.close()
 
@@ -239,6 +244,14 @@ def test_an_idle_transaction_is_not_waited_for(
         session.execute("INSERT INTO t VALUES (7, 'idle')")
         assert ids(server, table, seconds=0) == {0}
     assert ids(server, table, seconds=0) == {0, 7}
+
+
+def test_a_transaction_that_waits_for_a_lock_is_not_waited_for(
+    postgres: PostgresDatabase, server: PostgresServer, table: SourceTable, busy: Any
+) -> None:
+    postgres.run("SELECT pg_advisory_lock(1)")
+    busy(then="SELECT pg_advisory_lock(1)")
+    assert ids(server, table, seconds=0) == {0}
 
 
 def test_a_writer_of_a_partition_is_waited_for(

@@ -16,7 +16,9 @@ all of them have ended sees everything up to P. Writers that come later commit b
 
 This would wait for every long transaction. Those that cannot have committed before P are left out:
 
-- A session that is seen idle in its transaction, after P, has not begun to commit.
+- A session that is seen idle in its transaction after P, or waiting for a lock, its client or a
+  table's file, is not between the record of its commit and its end, where it waits for none of
+  these. It is shown to members of ``pg_read_all_stats``, and to the session's own user.
 - A transaction whose commit was received has its number in the log. So `LoggedTransactions` has the
   numbers that came, and those that ran when it was made: they may have committed before the log was
   read. Another one that still runs is not before P, as its commit would have been received.
@@ -71,7 +73,8 @@ SELECT t.oid::bigint FROM (SELECT to_regclass(%s)::oid) AS r(root),
 LATERAL (SELECT r.root AS oid UNION SELECT relid::oid FROM pg_partition_tree(r.root)) t
 WHERE t.oid IS NOT NULL
 """
-# Transactions that have written, by their virtual number, which a prepared one keeps.
+# Transactions that have written and may be about to end, by their virtual number, which a prepared
+# one keeps.
 _WRITERS = """
 WITH l AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT DISTINCT x.virtualtransaction, x.transactionid::text::bigint
@@ -82,15 +85,13 @@ WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
   AND r.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND r.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
                  'AccessExclusiveLock')
-  AND NOT EXISTS (SELECT FROM pg_stat_activity a
-                  WHERE a.pid = x.pid AND a.state LIKE 'idle in transaction%%')
+  AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = x.pid
+    AND (a.state LIKE 'idle in transaction%%' OR a.wait_event_type = 'Lock'
+         OR a.wait_event IN ('ClientRead', 'DataFileRead', 'DataFileExtend')))
 """
 _RUNNING = """
 SELECT transactionid::text::bigint FROM pg_locks
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
-"""
-_PRESENT = """
-SELECT DISTINCT virtualtransaction FROM pg_locks WHERE virtualtransaction = ANY(%s::text[])
 """
 
 
@@ -277,9 +278,9 @@ class ConsistentRead:
         """Wait for the transactions that may have committed, and not have ended."""
         deadline = monotonic() + self._seconds
         waiting = {
-            str(virtual): int(str(number))
-            for virtual, number in self.server.rows(_WRITERS, [list(oids)])
-            if self._may_be_committed(int(str(number)))
+            virtual: number
+            for virtual, number in self._writers(oids)
+            if self._may_be_committed(number)
         }
         while waiting:
             if monotonic() > deadline:
@@ -291,8 +292,12 @@ class ConsistentRead:
                     f"end it: see pg_locks with transactionid = '{number}'"
                 )
             sleep(_RETRY_SECONDS)
-            running = self.server.rows(_PRESENT, [list(waiting)])
-            waiting = {str(virtual): waiting[str(virtual)] for (virtual,) in running}
+            running = {virtual for virtual, _ in self._writers(oids)}
+            waiting = {key: number for key, number in waiting.items() if key in running}
+
+    def _writers(self, oids: Collection[int]) -> list[tuple[str, int]]:
+        rows = self.server.rows(_WRITERS, [list(oids)])
+        return [(str(virtual), int(str(number))) for virtual, number in rows]
 
     def _see(self) -> tuple[int, Snapshot]:
         """See the source: the position that has all that is seen, and the snapshot."""
