@@ -64,10 +64,11 @@ _DENIED = ("28", "42501")
 _LOST = ("08", "53", "57", "58", "25P03", "25P04")
 # A connection that is rejected has a text only, whose code is in no field.
 _REJECTED = re.compile(
-    r"authentication failed|no password supplied|pg_hba\.conf|does not exist|permission denied|"
-    r"not permitted to log in",
+    r"authentication failed|no password supplied|pg_hba\.conf|permission denied for database|"
+    r'(role|database) ".*" does not exist|not permitted to log in',
     re.IGNORECASE,
 )
+_BAD_FILE = re.compile(r"certificate file|private key", re.IGNORECASE)
 
 Row = tuple[object, ...]
 
@@ -387,6 +388,11 @@ def meaning(address: Address, error: psycopg.Error) -> HeadwaterError:
         return Forbidden(
             f"the source at {address} rejects user '{address.user}': {text}; check the password, "
             "the database's name and the privileges"
+        )
+    if is_lost and _BAD_FILE.search(text):
+        return Invalid(
+            f"cannot use the files of the source at {address}: {text}; name PEM files that can be "
+            "read and belong together"
         )
     if code in _CHANGED:
         return Conflict(
