@@ -58,6 +58,7 @@ class SourceColumn:
         comment: Its comment; empty for none.
         is_generated: Whether the source computes it from other columns.
         collation: The collation of text; None for other types.
+        id: The number that it keeps when it is renamed; None where the source has none.
     """
 
     name: str
@@ -67,6 +68,7 @@ class SourceColumn:
     comment: str = ""
     is_generated: bool = False
     collation: str | None = None
+    id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,14 @@ class SourceTable:
         columns: Its columns, in their order.
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
+        id: The number that it keeps when it is renamed; None where the source has none.
     """
 
     name: TableName
     columns: Sequence[SourceColumn]
     primary_key: Sequence[str] = ()
     comment: str = ""
+    id: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,345 @@
+"""Transactions that see a table with all changes that were received from the log, and maybe more.
+
+**Why this has to wait.** A commit is sent to readers of the log when its record is flushed. Others
+see its rows when the server has taken the transaction off its list of running ones, which comes
+later: at once as a rule, after the standbys' answers with synchronous replication, and whenever the
+process runs again that was interrupted between both (``RecordTransactionCommit``, then
+``ProcArrayEndTransaction``, in ``xact.c``). A snapshot in between has the rows as they were before.
+What it lacks is before the position that the log was read to, so it would never come.
+
+**What is waited for.** Take a transaction that changed a table, and whose commit was received at
+position P, and any time after that. Either it has ended, and every snapshot from then on sees it.
+Or it still holds the lock that it took to write (``RowExclusiveLock`` or a stronger one), and a
+lock on its own number, as both are released after the list is changed: ``pg_locks`` has them. So
+the writers of the table are listed once, after P was received, and a snapshot that is taken when
+all of them have ended sees everything up to P. Writers that come later commit behind P.
+
+This would wait for every long transaction. Those that cannot have committed before P are left out:
+
+- A session that is seen idle in its transaction after P, or waiting for a lock, its client or a
+  table's file, is not between the record of its commit and its end, where it waits for none of
+  these. It is shown to members of ``pg_read_all_stats``, and to the session's own user.
+- A transaction whose commit was received has its number in the log. So `LoggedTransactions` has the
+  numbers that came, and those that ran when it was made: they may have committed before the log was
+  read. Another one that still runs is not before P, as its commit would have been received.
+
+Neither locks nor numbers exist for transactions without changes, which nobody has to see.
+
+**The other way round.** What a snapshot sees has a commit record before the position where the
+server writes next, which is asked for with the snapshot: the position from which on the table is
+right, whatever the snapshot had of transactions before it. With ``synchronous_commit = off`` that
+part of the log may not be flushed yet; it is, within three times ``wal_writer_delay``.
+
+**Definitions.** The table is locked (``ACCESS SHARE``) before the snapshot is taken, as ``LOCK``
+takes none. So no TRUNCATE and no ALTER TABLE is between both: rows of a table that was rewritten
+after the snapshot would be missing, and ones of a truncated table, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic, sleep
+
+import pyarrow as pa
+
+from headwater.cdc.columns import BadDates
+from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.postgres.catalog import check_definition, quoted_table
+from headwater.cdc.postgres.key_ranges import (
+    Bound,
+    KeyRange,
+    key_ranges,
+    read_range,
+    source_rows,
+)
+from headwater.cdc.postgres.key_rows import missing_keys, read_keys
+from headwater.cdc.postgres.server import PostgresServer
+from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
+
+__all__ = ["ConsistentRead", "LoggedTransactions", "Snapshot", "consistent_read"]
+
+_VISIBLE_SECONDS = 60.0
+_RETRY_SECONDS = 0.01
+# A statement that waits for another reader keeps this one waiting.
+_LOCK_TIMEOUT = "10s"
+_ATTEMPTS = 10
+# More numbers of transactions are compared with those that run.
+_MAX_NUMBERS = 1 << 16
+_TABLE_OIDS = """
+SELECT t.oid::bigint FROM (SELECT to_regclass(%s)::oid) AS r(root),
+LATERAL (SELECT r.root AS oid UNION SELECT relid::oid FROM pg_partition_tree(r.root)) t
+WHERE t.oid IS NOT NULL
+"""
+# Transactions that have written and may be about to end, by their virtual number, which a prepared
+# one keeps.
+_WRITERS = """
+WITH l AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+SELECT DISTINCT x.virtualtransaction, x.transactionid::text::bigint
+FROM l AS x JOIN l AS r ON r.virtualtransaction = x.virtualtransaction
+  AND r.pid IS NOT DISTINCT FROM x.pid
+WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+  AND r.locktype = 'relation' AND r.relation = ANY(%s::oid[])
+  AND r.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND r.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+                 'AccessExclusiveLock')
+  AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = x.pid
+    AND (a.state LIKE 'idle in transaction%%' OR a.wait_event_type = 'Lock'
+         OR a.wait_event IN ('ClientRead', 'DataFileRead', 'DataFileExtend')))
+"""
+_RUNNING = """
+SELECT transactionid::text::bigint FROM pg_locks
+WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
+"""
+
+
+class LoggedTransactions:
+    """Which of the transactions that run may have their commit in the log that was received.
+
+    Args:
+        server: A connection to ask for the transactions that run. All of them count at first, so
+            this is made before the log is read, or at any time after.
+
+    Raises:
+        Unavailable: The connection is lost.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server, self._lock = server, Lock()
+        self._numbers: set[int] = set()
+        self.add_running()
+
+    def add_running(self) -> None:
+        """Count all transactions that run now: the log may not have changes of a new table.
+
+        It is called when a table has been added to the publication, before the table is read.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        self.add(self._running())
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Count transactions whose commits were received.
+
+        Args:
+            numbers: Their numbers, as the log has them: 32 bits.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        with self._lock:
+            self._numbers.update(numbers)
+            is_full = len(self._numbers) > _MAX_NUMBERS
+        if is_full:
+            # Those that have ended are seen by all.
+            running = self._running()
+            with self._lock:
+                self._numbers &= running
+
+    def may_have(self, number: int) -> bool:
+        """Whether the commit of a transaction that runs may have been received."""
+        with self._lock:
+            return number in self._numbers
+
+    def _running(self) -> set[int]:
+        return {int(str(number)) for (number,) in self._server.rows(_RUNNING)}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Which transactions are seen, ``pg_current_snapshot()``.
+
+    Attributes:
+        xmin, xmax: All before the first are seen if they have committed, and none from the second.
+        running: Those in between that are not seen.
+    """
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @staticmethod
+    def from_text(text: str) -> Snapshot:
+        """Read a snapshot as the server writes it: ``10:20:10,14,15``."""
+        xmin, xmax, running = text.split(":")
+        return Snapshot(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def sees(self, number: int) -> bool:
+        """Whether a transaction that has committed is seen.
+
+        Args:
+            number: Its number, as the log has it: 32 bits, at most 2 billion before or behind
+                `xmax`.
+        """
+        half = 1 << 31
+        whole = self.xmax + (number - self.xmax + half) % (2 * half) - half
+        return whole < self.xmax and whole not in self.running
+
+
+class ConsistentRead:
+    """A transaction that sees a table with all changes up to a position at least.
+
+    Attributes:
+        server: Its connection.
+        snapshot: Which transactions are seen; None before `check`.
+    """
+
+    def __init__(
+        self,
+        server: PostgresServer,
+        after: int,
+        may_be_committed: Callable[[int], bool],
+        seconds: float,
+    ) -> None:
+        self.server = server
+        self._after, self._may_be_committed, self._seconds = after, may_be_committed, seconds
+        self._is_begun = False
+        self._settled: int | None = None
+        self.snapshot: Snapshot | None = None
+
+    def check(self, table: SourceTable) -> None:
+        """See a table, check that it has the known columns, and keep them while it is read.
+
+        Another table is seen by another transaction, later than this one.
+
+        Args:
+            table: The table.
+
+        Raises:
+            Conflict: It has others, or a statement keeps it locked.
+            Unavailable: A transaction whose commit may have been received does not end, or the
+                server has not reached the position.
+        """
+        for _ in range(_ATTEMPTS):
+            self.end()
+            oids = self._oids(table)
+            self._await_writers(table, oids)
+            rows = source_rows(self.server, table)
+            self._is_begun = True
+            self.server.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            self.server.rows(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            self.server.rows(f"LOCK TABLE {rows} IN ACCESS SHARE MODE")
+            self._settled, self.snapshot = self._see()
+            if check_definition(self.server, table).oid in oids:
+                return
+        raise Conflict(
+            f"table {table.name} of the source is replaced all the time; read it again later"
+        )
+
+    def settled(self) -> int:
+        """The position that has all that the transaction sees, in bytes of the log.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        return self._see()[0] if self._settled is None else self._settled
+
+    def ranges(
+        self, table: SourceTable, rows: int, after: Bound | None = None
+    ) -> Iterator[KeyRange]:
+        """Divide a table, see `key_ranges`. Before `check`, no transaction stays open for it."""
+        return key_ranges(self.server, table, rows, after)
+
+    def range(
+        self, table: SourceTable, part: KeyRange, bad_values: BadDates = BadDates.FAIL
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a range, see `read_range`."""
+        return read_range(self.server, table, part, bad_values)
+
+    def keys(
+        self, table: SourceTable, keys: pa.Table, bad_values: BadDates = BadDates.FAIL
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of some keys, see `read_keys`."""
+        return read_keys(self.server, table, keys, bad_values)
+
+    def missing_keys(self, table: SourceTable, keys: pa.Table) -> pa.Table:
+        """Return the keys that the source does not have, see `missing_keys`."""
+        return missing_keys(self.server, table, keys)
+
+    def end(self) -> None:
+        """End the transaction, if one has begun.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        if self._is_begun:
+            self._is_begun, self._settled, self.snapshot = False, None, None
+            self.server.rows("ROLLBACK")
+
+    def _oids(self, table: SourceTable) -> Collection[int]:
+        """The numbers of the table, and of its partitions."""
+        rows = self.server.rows(_TABLE_OIDS, [quoted_table(table.name)])
+        return {int(str(oid)) for (oid,) in rows}
+
+    def _await_writers(self, table: SourceTable, oids: Collection[int]) -> None:
+        """Wait for the transactions that may have committed, and not have ended."""
+        deadline = monotonic() + self._seconds
+        waiting = {
+            virtual: number
+            for virtual, number in self._writers(oids)
+            if self._may_be_committed(number)
+        }
+        while waiting:
+            if monotonic() > deadline:
+                number = next(iter(waiting.values()))
+                raise Unavailable(
+                    f"the source at {self.server.address} still runs transaction {number} after "
+                    f"{self._seconds:g} s, which has changed table {table.name} and may be in the "
+                    "log; wait for its end (synchronous replication may keep it from ending), or "
+                    f"end it: see pg_locks with transactionid = '{number}'"
+                )
+            sleep(_RETRY_SECONDS)
+            running = {virtual for virtual, _ in self._writers(oids)}
+            waiting = {key: number for key, number in waiting.items() if key in running}
+
+    def _writers(self, oids: Collection[int]) -> list[tuple[str, int]]:
+        rows = self.server.rows(_WRITERS, [list(oids)])
+        return [(str(virtual), int(str(number))) for virtual, number in rows]
+
+    def _see(self) -> tuple[int, Snapshot]:
+        """See the source: the position that has all that is seen, and the snapshot."""
+        ((snapshot, inserted, flushed),) = self.server.rows(
+            "SELECT pg_current_snapshot()::text,"
+            " (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,"
+            " (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint"
+        )
+        if int(str(flushed)) < self._after:
+            raise Unavailable(
+                f"the source at {self.server.address} is at byte {flushed} of its log, and "
+                f"{self._after} was read before; check that it is the server that was read before"
+            )
+        return int(str(inserted)), Snapshot.from_text(str(snapshot))
+
+
+@contextmanager
+def consistent_read(
+    server: PostgresServer,
+    after: int,
+    may_be_committed: Callable[[int], bool] = lambda _: True,
+    *,
+    seconds: float = _VISIBLE_SECONDS,
+) -> Iterator[ConsistentRead]:
+    """See tables of the source with all changes that were received up to a position.
+
+    Args:
+        server: A connection that nobody else uses meanwhile; it stays open.
+        after: The position, in bytes of the log. It was received, or is the server's own.
+        may_be_committed: Whether the commit of a transaction that runs may be before the position,
+            see `LoggedTransactions.may_have`. By default all writers of a table are waited for.
+        seconds: How long to wait for transactions that do not end.
+
+    Raises:
+        Unavailable: The connection is lost.
+    """
+    read = ConsistentRead(server, after, may_be_committed, seconds)
+    try:
+        yield read
+    except BaseException:
+        # The connection may be lost, or in the middle of a result.
+        with suppress(HeadwaterError):
+            read.end()
+        raise
+    read.end()
