@@ -29,6 +29,8 @@ class FollowOptions(TypedDict, total=False):
     narrowing: str
     tables_without_key: str
     table_options: Mapping[str, str]
+    slot: str
+    publication: str
     batch_seconds: float
     batch_bytes: int
     memory_bytes: int
@@ -93,6 +95,12 @@ class ChangeDataCapture(Protocol):
                 reasons. Nothing was created.
             Forbidden: The source rejects the user or the password.
             Unavailable: A new pipeline cannot reach its source.
+        """
+
+    def postgres(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> FollowedSource:
+        """Follow tables of a PostgreSQL database, in a thread.
+
+        Args, Raises: As `mysql`.
         """
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Any]:

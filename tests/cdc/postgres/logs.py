@@ -11,13 +11,20 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
-from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import create_publication
 from headwater.cdc.postgres.relations import Relation
 from headwater.cdc.postgres.rows import LogTableRows
-from headwater.cdc.postgres.slots import LogSource, create_slot, default_name, log_position
-from headwater.cdc.postgres.transactions import LogReader, open_log
+from headwater.cdc.postgres.slots import (
+    LogSource,
+    await_slot,
+    create_slot,
+    default_name,
+    log_position,
+)
+from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.positions import Position
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import MAX_LENGTH, AtomicType, Root
 
@@ -52,23 +59,25 @@ class SourceLog:
     def reader(
         self,
         *tables: str,
-        start: LogPosition | None = None,
+        start: Position | None = None,
         known: Iterable[Relation] = (),
         selected: Sequence[str] | None = None,
         memory_bytes: int = 1 << 20,
         wait_seconds: float = 60.0,
-    ) -> Iterator[LogReader]:
+    ) -> Iterator[PostgresLogReader]:
         """A reader that follows some tables, and is closed at the end."""
         choice = {name(table) for table in (tables if selected is None else selected)}
+        at = start or self.start
+        assert isinstance(at, LogPosition)
+        await_slot(self.database.connection, self.source.slot, wait_seconds)
         reader = open_log(
             self.source,
             self.database.connection,
-            start or self.start,
+            at,
             is_selected=lambda table: table in choice,
             convert=as_text,
             known=known,
             memory_bytes=memory_bytes,
-            wait_seconds=wait_seconds,
         )
         try:
             reader.follow([name(table) for table in tables])
@@ -76,7 +85,7 @@ class SourceLog:
         finally:
             reader.close()
 
-    def read(self, reader: LogReader) -> list[LogBatch]:
+    def read(self, reader: PostgresLogReader) -> list[LogBatch]:
         """Read all that was committed until now: the batches with something in them."""
         goal = log_position(self.database.connection)
         batches = []

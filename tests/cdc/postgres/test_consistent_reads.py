@@ -14,8 +14,8 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.catalog import read_tables
 from headwater.cdc.postgres.consistent_reads import LoggedTransactions, Snapshot, consistent_read
-from headwater.cdc.postgres.key_ranges import KeyRange
 from headwater.cdc.postgres.server import Address, PostgresServer
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Conflict, Unavailable
 
 pytestmark = pytest.mark.postgresql

@@ -14,10 +14,10 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import Row, SourceLog, contents, source_log
 
 from headwater.cdc.ddl import Truncate
-from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
-from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.relations import Redefined, Relation
 from headwater.cdc.postgres.slots import log_position
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Unavailable
 from headwater.storage.rows.kinds import RowKind
 
@@ -82,7 +82,7 @@ class Copy:
         known: The table as it was described last.
     """
 
-    position: LogPosition
+    position: Position
     rows: dict[str | None, Row] = field(default_factory=dict)
     known: Relation | None = None
 
@@ -156,7 +156,7 @@ def _read_on(log: SourceLog, copy: Copy, chance: random.Random) -> None:
                 _cut(log)
 
 
-def _carry_out(log: SourceLog, copy: Copy, end: LogPosition) -> None:
+def _carry_out(log: SourceLog, copy: Copy, end: Position) -> None:
     known = [] if copy.known is None else [copy.known]
     with log.reader("t", start=copy.position, known=known) as reader:
         copy.apply(reader.read_until(end))

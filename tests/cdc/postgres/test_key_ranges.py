@@ -11,9 +11,10 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.catalog import read_tables
-from headwater.cdc.postgres.key_ranges import KeyRange, key_ranges, read_range
+from headwater.cdc.postgres.key_ranges import key_ranges, read_range
 from headwater.cdc.postgres.key_rows import missing_keys, read_keys
 from headwater.cdc.postgres.server import Address, PostgresServer
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Conflict, Invalid, Unsupported
 
 pytestmark = pytest.mark.postgresql

@@ -11,10 +11,11 @@ from tests.cdc.postgres.logs import SourceLog, contents, name, source_log
 
 from headwater.cdc.ddl import Truncate
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.postgres.log_batches import BatchLimits
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.relations import Redefined, Relation, ReplicaIdentity
 from headwater.cdc.postgres.slots import find_slot, log_position
+from headwater.cdc.source.log_batches import BatchLimits
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Conflict, Invalid, Unavailable
 from headwater.storage.rows.kinds import RowKind
 
@@ -120,7 +121,8 @@ def test_a_restart_neither_repeats_nor_skips_a_transaction(log: SourceLog) -> No
     for session in sessions:
         session.commit()
         session.close()
-    known, ids, position = _known(log, "t"), [], log.start
+    known, ids = _known(log, "t"), list[int]()
+    position: Position = log.start
     goal = log_position(log.database.connection)
     while not position.contains(goal):
         with log.reader("t", start=position, known=[known]) as reader:

@@ -13,10 +13,11 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.catalog import read_tables
 from headwater.cdc.postgres.copy_rows import copied_columns
-from headwater.cdc.postgres.key_ranges import KeyRange, read_range
+from headwater.cdc.postgres.key_ranges import read_range
 from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.postgres.values import lake_values
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.types.data_type import to_arrow
 
 pytestmark = pytest.mark.postgresql

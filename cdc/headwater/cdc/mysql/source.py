@@ -63,7 +63,10 @@ class MySQLSource:
     Attributes:
         flavour: Whether it is MySQL or MariaDB.
         logs_cascades: Whether the log has the rows that foreign keys change.
+        logs_statements: That the log has the statements that change tables.
     """
+
+    logs_statements = True
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -321,6 +324,9 @@ class MySQLSource:
         """A connection for consistent reads."""
         with MySQLServer(self.address) as server:
             yield MySQLRowReader(self._reads, server)
+
+    def publish(self, tables: Collection[TableName]) -> None:
+        """Nothing: the log has all tables."""
 
     def exact_read(
         self, reader: LogReader, batch: LogBatch, table: SourceTable

@@ -181,6 +181,9 @@ class MySQLLogReader:
         """
         return self._bytes_after(self._file, self._offset)
 
+    def confirm(self, position: Position) -> None:
+        """Nothing: the server keeps its log for a time that is set there."""
+
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
         self._chunks.released()

@@ -67,7 +67,9 @@ class Joining:
         """Look for tables that are not followed yet."""
         settings = self._settings
         tables = self._source.tables(mapping=settings.type_mapping, without_key=settings.appends)
-        names = {table.name for table in tables.followed}
+        # One that has another name now is renamed where the log has come to it.
+        ids = {state.id for state in states.values() if state.id is not None}
+        names = {table.name for table in tables.followed if table.id not in ids}
         names |= {finding.table for finding in tables.findings if finding.table is not None}
         known = {name for name, state in states.items() if not _is_unknown(state)}
         chosen = {name for name in names if self._selection.matches(name)}
@@ -110,6 +112,7 @@ class Joining:
             )
             # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
+            self._source.publish({table.name for table in tables.followed})
             settled = self._source.position()
         # None is a table that the source does not have.
         present: dict[TableName, SourceTable | Finding | None] = {

@@ -14,6 +14,7 @@ from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining
 from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.redefinitions import RedefinitionWatch
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import start_findings
@@ -82,6 +83,7 @@ class Pipeline:
                 with closing(self._open_source()) as source:
                     source.lock(self.settings.name, self.settings.lock_seconds)
                     session = _Session(self, self._lake, source, self._stop)
+                    session.look()
                     if once and goal is None:
                         goal = source.position()
                     self.progress.waits(None)
@@ -115,12 +117,17 @@ class _Session:
         self._targets = Targets(lake, self._settings)
         self._cascades = Cascades(source, self._targets, self._settings.bad_dates)
         self._joining = Joining(source, self._settings, self._targets)
+        self._redefinitions = RedefinitionWatch(source, self._settings)
         self._events = SchemaEvents(
             source, self._settings, self._targets, self._cascades, self._progress
         )
         self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
+
+    def look(self) -> None:
+        """Ask for what the log does not have: all of it until now is to be followed."""
+        self._redefinitions.look()
 
     def run(self, goal: Position | None) -> bool:
         """Follow the source to a position, or until it is stopped."""
@@ -202,7 +209,8 @@ class _Session:
             return True
         # Others are told of the states by the plan.
         is_recorded = _has(plan, states) and not self._obeyed_requests
-        if self._goal is None or self._joining.has_some or not is_recorded:
+        waits = self._joining.has_some or self._redefinitions.is_found(reader.position)
+        if self._goal is None or waits or not is_recorded:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
         return is_read and reader.position.contains(self._goal)
@@ -224,12 +232,15 @@ class _Session:
 
     def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
         """Read, plan and commit a batch, if there is anything in it."""
+        self._redefinitions.look()
         self._joining.read(states, reader.position)
         self._follow(reader, states)
         number = plan.number + 1
         with self._commit(number, states, reader.position) as commit:
             limits = self._limits(states, commit)
-            batch = reader.read_batch(limits, lambda: self._should_end(commit))
+            batch = self._redefinitions.batch(states, reader.position)
+            if batch is None:
+                batch = reader.read_batch(limits, lambda: self._should_end(commit))
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
@@ -248,6 +259,8 @@ class _Session:
             }
             self._record(plan, properties)
             self._recorded = monotonic()
+            # A start that is interrupted from now on reads the log from here.
+            reader.confirm(self._source.parse(plan.start or plan.end))
             self._state.answer(*self._obeyed_requests)
             self._obeyed_requests = ()
             return plan, self._committed(plan, states, batch, commit, reader)

@@ -194,6 +194,10 @@ class SchemaEvents:
     def _alter_table(self, event: _Event, name: TableName, state: TableState) -> None:
         old, batch = state.source_table(name), event.batch
         result = self._source.altered(old, batch, self._settings.type_mapping)
+        if result.is_unknown:
+            event.states[name] = unknown_again(state, "its definition changed again meanwhile")
+            event.joining.want(name)
+            return
         if result.key_changed:
             raise Invalid(
                 f"the primary key of {name} changed; replace the lake's table: headwater cdc "

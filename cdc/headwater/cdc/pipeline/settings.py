@@ -48,6 +48,7 @@ class PipelineSettings:
         narrowing: What happens when a column of the source can hold less than before.
         tables_without_key: Whether tables without a primary key are appended to in the lake.
         table_options: Options of tables that are created in the lake.
+        slot, publication: What is used of PostgreSQL's; None lets the pipeline create its own.
         batch_seconds: The time to collect changes before they are committed, in seconds.
         batch_bytes: The bytes of rows in the log after which they are committed earlier.
         memory_bytes: How much of the log of a batch is kept in memory.
@@ -56,6 +57,7 @@ class PipelineSettings:
         writers: How many tables are written at once.
         lock_seconds: How long to wait for another process that runs the pipeline, in seconds.
         quiet_seconds: How long the position is not recorded while no followed table changes.
+        look_seconds: How often tables' definitions are asked for, where the log has no statements.
     """
 
     name: str
@@ -69,6 +71,8 @@ class PipelineSettings:
     narrowing: Narrowing = Narrowing.KEEP
     tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
     table_options: Mapping[str, str] = field(default_factory=dict)
+    slot: str | None = None
+    publication: str | None = None
     batch_seconds: float = 5.0
     batch_bytes: int = 128 * _MB
     memory_bytes: int = 256 * _MB
@@ -78,6 +82,7 @@ class PipelineSettings:
     lock_seconds: float = 10.0
     # Lest the log is purged behind a pipeline whose tables do not change.
     quiet_seconds: float = 60.0
+    look_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -91,7 +96,7 @@ class PipelineSettings:
             *(("batch_seconds", 0.05), ("batch_bytes", 1), ("memory_bytes", 1)),
             *(("range_rows", 1), ("readers", 1), ("writers", 1)),
             ("lock_seconds", 0),
-            ("quiet_seconds", 0),
+            *(("quiet_seconds", 0), ("look_seconds", 0)),
         ):
             value = getattr(self, name)
             if not value >= least:
@@ -119,6 +124,8 @@ class PipelineSettings:
             "narrowing": str(self.narrowing),
             "tables-without-key": str(self.tables_without_key),
             "table-options": json.dumps(dict(self.table_options)),
+            "slot": self.slot or "",
+            "publication": self.publication or "",
         }
 
     @staticmethod
@@ -137,4 +144,6 @@ class PipelineSettings:
             # Earlier versions did not have the option.
             TablesWithoutKey(stored.get("tables-without-key", TablesWithoutKey.REJECT)),
             json.loads(stored["table-options"]),
+            stored.get("slot") or None,
+            stored.get("publication") or None,
         )

@@ -89,6 +89,7 @@ class ColumnState:
     comment: str = ""
     is_generated: bool = False
     collation: str | None = None
+    id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class TableState:
         phase: What the pipeline does with it.
         position: The source position that the phase began at; None for the pipeline's first.
         reason: Why the table is quarantined, or read again; or why its snapshot is not read yet.
-        columns, key, comment: The source's table, as it is when the batch begins.
+        columns, key, comment, id: The source's table, as it is when the batch begins.
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
         ahead: The position that single keys of it were read at; None if the log has reached it.
@@ -148,6 +149,7 @@ class TableState:
     reading: Reading | None = None
     prepared: tuple[str, ...] = ()
     ahead: str | None = None
+    id: int | None = None
 
     def __post_init__(self) -> None:
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
@@ -198,10 +200,11 @@ class TableState:
                 comment=column.comment,
                 is_generated=column.is_generated,
                 collation=column.collation,
+                id=column.id,
             )
             for column in self.columns
         )
-        return SourceTable(name, columns, self.key, self.comment)
+        return SourceTable(name, columns, self.key, self.comment, self.id)
 
     def with_source(self, table: SourceTable) -> TableState:
         """This state with another shape of the source's table."""
@@ -213,10 +216,12 @@ class TableState:
                 column.comment,
                 column.is_generated,
                 column.collation,
+                column.id,
             )
             for column in table.columns
         )
-        return replace(self, columns=columns, key=tuple(table.primary_key), comment=table.comment)
+        key = tuple(table.primary_key)
+        return replace(self, columns=columns, key=key, comment=table.comment, id=table.id)
 
 
 @dataclass(frozen=True)

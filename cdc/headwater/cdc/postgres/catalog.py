@@ -10,12 +10,12 @@ from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, Table
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.cdc.postgres.types import TypeMapping, lake_type, parse_source_type
+from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
 
 __all__ = [
     "ColumnDefinition",
     "TableDefinition",
-    "Tables",
     "check_definition",
     "quoted",
     "quoted_table",
@@ -151,21 +151,6 @@ class TableDefinition:
     def is_partitioned(self) -> bool:
         """Whether its rows are in partitions."""
         return self.kind == _PARTITIONED
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The tables of a database.
-
-    Attributes:
-        followed: Those that can be followed.
-        findings: The others, each with the reason.
-        notes: What the lake does not have of tables that are followed.
-    """
-
-    followed: Sequence[SourceTable]
-    findings: Sequence[Finding]
-    notes: Sequence[Finding] = ()
 
 
 def quoted(name: str) -> str:

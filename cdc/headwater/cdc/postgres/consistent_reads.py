@@ -48,15 +48,10 @@ import pyarrow as pa
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.postgres.catalog import check_definition, quoted_table
-from headwater.cdc.postgres.key_ranges import (
-    Bound,
-    KeyRange,
-    key_ranges,
-    read_range,
-    source_rows,
-)
+from headwater.cdc.postgres.key_ranges import key_ranges, read_range, source_rows
 from headwater.cdc.postgres.key_rows import missing_keys, read_keys
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
 __all__ = ["ConsistentRead", "LoggedTransactions", "Snapshot", "consistent_read"]

@@ -7,7 +7,6 @@ text form of its values. A range begins after its lower bound and ends with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,32 +16,15 @@ from headwater.cdc.postgres.catalog import quoted, quoted_table
 from headwater.cdc.postgres.copy_rows import copied_columns
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.cdc.postgres.values import lake_values
+from headwater.cdc.source.key_ranges import Bound, KeyRange
 
 __all__ = [
-    "Bound",
-    "KeyRange",
     "key_ranges",
     "literal",
     "read_query",
     "read_range",
     "source_rows",
 ]
-
-Bound = tuple[str, ...]
-"""A key, each value in its text form."""
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """A part of a table.
-
-    Attributes:
-        after: The key that it begins after; None begins with the first.
-        until: The key that it ends with; None ends with the last.
-    """
-
-    after: Bound | None = None
-    until: Bound | None = None
 
 
 def key_ranges(

@@ -96,10 +96,12 @@ class Begin(NamedTuple):
     Attributes:
         lsn: Where its commit record begins.
         time: When it was committed, ms since 1970.
+        number: The number of the transaction, of 32 bits.
     """
 
     lsn: int
     time: int
+    number: int
 
 
 class Commit(NamedTuple):
@@ -174,8 +176,8 @@ def _message(message: memoryview, source: str) -> Message:
 
 def parse_begin(body: memoryview) -> Begin:
     """Read a Begin message; CorruptData."""
-    lsn, time, _ = _unpacked(_BEGIN, body)
-    return Begin(lsn, time // 1000 + _EPOCH)
+    lsn, time, number = _unpacked(_BEGIN, body)
+    return Begin(lsn, time // 1000 + _EPOCH, number)
 
 
 def parse_commit(body: memoryview) -> Commit:

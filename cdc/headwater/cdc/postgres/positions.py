@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from headwater.cdc.source.positions import Position, of_different_servers
 from headwater.storage.errors import Invalid
 
 __all__ = ["LogPosition", "lsn_text", "parse_lsn"]
@@ -73,21 +74,19 @@ class LogPosition:
         """Whether both positions are of one log, so that one of them is the later one."""
         return (self.system, self.timeline) == (other.system, other.timeline)
 
-    def contains(self, other: object) -> bool:
+    def contains(self, other: Position) -> bool:
         """Whether all transactions of the other position are in this one.
 
         False for a position of another log.
         """
         return isinstance(other, LogPosition) and self.is_same_log(other) and self.lsn >= other.lsn
 
-    def union(self, other: object) -> LogPosition:
+    def union(self, other: Position) -> LogPosition:
         """The transactions of both positions.
 
         Raises:
             Invalid: They are of different logs.
         """
         if not isinstance(other, LogPosition) or not self.is_same_log(other):
-            raise Invalid(
-                f"positions '{self}' and '{other}' are of different servers; use one source"
-            )
+            raise of_different_servers(self, other)
         return self if self.lsn >= other.lsn else other

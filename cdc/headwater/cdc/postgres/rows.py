@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates, LogBytes, Nulls, Offsets, binary_column
 from headwater.cdc.model.tables import SourceColumn, SourceTable
-from headwater.cdc.postgres.log_batches import LoggedRows
 from headwater.cdc.postgres.messages import BODY_AT, Kind
 from headwater.cdc.postgres.packed_rows import PackedRows, RowsSlab
 from headwater.cdc.postgres.relations import Relation
+from headwater.cdc.source.log_batches import LoggedRows
 from headwater.storage.errors import CorruptData
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg import Connection
 
-from headwater.cdc.ddl import Change, Truncate
+from headwater.cdc.ddl import Change, CreateTable, RenameTables, Truncate
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
 from headwater.cdc.postgres.log_chunks import LogChunks
 from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
 from headwater.cdc.postgres.messages import (
@@ -36,12 +35,24 @@ from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
 from headwater.cdc.postgres.rows import Convert, LogTableRows
-from headwater.cdc.postgres.slots import LogSource, await_slot, check_slot
+from headwater.cdc.postgres.slots import LogSource, check_slot
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
 
-__all__ = ["LogReader", "open_log"]
+__all__ = ["LogObserver", "PostgresLogReader", "open_log"]
 
 _READ_AGAIN = "read the log again"
+
+
+class LogObserver(Protocol):
+    """Is told what was read of a log."""
+
+    def received(self, numbers: Collection[int]) -> None:
+        """Note the numbers of transactions that batches have."""
+
+    def bytes_after(self, lsn: int) -> int:
+        """How many bytes of the log follow a place in it."""
 
 
 class _Transaction:
@@ -84,7 +95,7 @@ class _Transaction:
         return sum(len(run.data) for _, run in self.runs)
 
 
-class LogReader:
+class PostgresLogReader:
     """Reads a log, batch by batch.
 
     Args:
@@ -94,6 +105,7 @@ class LogReader:
         convert: Makes values of the lake from the log's text.
         known: Tables as they were described before; a description that differs is a change, and so
             is each first one of another table.
+        observer: Is told what was read.
     """
 
     def __init__(
@@ -104,7 +116,9 @@ class LogReader:
         is_selected: Callable[[TableName], bool],
         convert: Convert,
         known: Iterable[Relation] = (),
+        observer: LogObserver | None = None,
     ) -> None:
+        self._observer, self._numbers = observer, list[int]()
         self._chunks, self._convert = chunks, convert
         self._is_selected = is_selected
         self._position = start
@@ -141,13 +155,13 @@ class LogReader:
         """The table as the log describes it; None if it did not yet."""
         return self._known_names.get(table)
 
-    def confirm(self, position: LogPosition) -> None:
+    def confirm(self, position: Position) -> None:
         """Let the server forget its log until a position: nothing before it will be read again.
 
         Raises:
             Invalid: It was not read until there.
         """
-        if not self._position.contains(position):
+        if not isinstance(position, LogPosition) or not self._position.contains(position):
             raise Invalid(
                 f"cannot confirm position '{position}' to {self._chunks.source}: its log was read "
                 f"until '{self._position}'; confirm what is committed"
@@ -158,6 +172,14 @@ class LogReader:
         """Note that the rows of the batches before are not needed any more."""
         held = [*self._held, self._open] if self._open is not None else self._held
         self._chunks.released(sum(transaction.size for transaction in held))
+
+    def lag_bytes(self) -> int | None:
+        """How many bytes of the log are to be read; None if not known.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        return None if self._observer is None else self._observer.bytes_after(self._lsn)
 
     def close(self) -> None:
         """End the stream."""
@@ -203,7 +225,7 @@ class LogReader:
                 is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
         return self._ended(batch, self._position.at(self._lsn))
 
-    def read_until(self, end: LogPosition) -> LogBatch:
+    def read_until(self, end: Position) -> LogBatch:
         """Read exactly the transactions up to a position, however long that takes.
 
         The batch has no changes: those in it were applied before it was planned.
@@ -212,6 +234,7 @@ class LogReader:
             CorruptData: The log ended before.
             As `read_batch`.
         """
+        assert isinstance(end, LogPosition)
         batch = self._new_batch()
         while self._lsn < end.lsn:
             transaction = self._next(None, lambda: False, until=end.lsn)
@@ -230,7 +253,7 @@ class LogReader:
         return self._ended(batch, end)
 
     def read_on(
-        self, batch: LogBatch, end: LogPosition, seconds: float
+        self, batch: LogBatch, end: Position, seconds: float
     ) -> frozenset[TableName | None] | None:
         """Read on to exactly a position that the log has, within the batch that was read last.
 
@@ -246,6 +269,7 @@ class LogReader:
         Raises:
             As `read_batch`.
         """
+        assert isinstance(end, LogPosition)
         deadline = monotonic() + seconds
         changed: set[TableName | None] = set()
         is_reached = self._lsn >= end.lsn
@@ -271,12 +295,16 @@ class LogReader:
         return LogBatch(self._position, self._position)
 
     def _ended(self, batch: LogBatch, end: LogPosition) -> LogBatch:
+        if self._observer is not None:
+            self._observer.received(self._numbers)
+        self._numbers.clear()
         self._position = batch.end = end
         self._chunks.received(self._lsn)
         return batch
 
     def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
         self._lsn = transaction.end
+        self._numbers.append(transaction.begin.number)
         batch.transactions += 1
         batch.source_time = transaction.begin.time
         if transaction.rereads:
@@ -307,9 +335,22 @@ class LogReader:
         """What a transaction does to tables besides their rows."""
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
-            *transaction.redefined.values(),
+            *(change for each in transaction.redefined.values() for change in self._told(each)),
             *(Truncate(relation.name) for relation in truncated if relation is not None),
         ]
+
+    def _told(self, redefined: Redefined) -> Iterator[Change]:
+        """What a table's description says of it, besides its columns."""
+        before = redefined.before
+        if before is None and redefined.table not in self._tables:
+            yield CreateTable(redefined.table)
+        elif redefined.is_other_table:
+            yield CreateTable(redefined.table, or_replace=True)
+        elif before is not None and before.name != redefined.table:
+            yield RenameTables(((before.name, redefined.table),))
+            yield redefined
+        else:
+            yield redefined
 
     # Messages ---------------------------------------------------------------------------------
 
@@ -461,18 +502,16 @@ def open_log(
     convert: Convert,
     known: Iterable[Relation] = (),
     memory_bytes: int = 256 << 20,
-    wait_seconds: float = 10.0,
-) -> LogReader:
+    observer: LogObserver | None = None,
+) -> PostgresLogReader:
     """Read a log from a position on.
 
     Args:
         source: The server, slot and publication.
         connection: A connection to the same database, for questions.
         start: The position.
-        is_selected, convert, known: As for `LogReader`.
+        is_selected, convert, known, observer: As for `PostgresLogReader`.
         memory_bytes: How many bytes of rows of a batch are kept in memory.
-        wait_seconds: How long to wait for the end of another reader of the slot, such as one whose
-            connection was lost without the server's knowledge.
 
     Raises:
         Conflict: The slot lacks changes after the position, or cannot be used.
@@ -480,7 +519,6 @@ def open_log(
         NotFound: The slot does not exist, or its log was removed.
         Unavailable: The server cannot be reached.
     """
-    await_slot(connection, source.slot, wait_seconds)
     check_slot(connection, source, start)
     stream = LogStream(source, start)
     try:
@@ -490,4 +528,11 @@ def open_log(
         stream.close()
         raise
     chunks = LogChunks(stream, f"the source at {source.address}", memory_bytes)
-    return LogReader(chunks, start, is_selected=is_selected, convert=convert, known=known)
+    return PostgresLogReader(
+        chunks,
+        start,
+        is_selected=is_selected,
+        convert=convert,
+        known=known,
+        observer=observer,
+    )

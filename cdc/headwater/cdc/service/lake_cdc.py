@@ -27,7 +27,11 @@ class LakeCdc:
 
     def mysql(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables of MySQL or MariaDB, in a thread; see `ChangeDataCapture.mysql`."""
-        return start(self._lake, PipelineOptions.parse({**options, "once": once}))
+        return start(self._lake, PipelineOptions.parse({**options, "once": once}, kind="mysql"))
+
+    def postgres(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
+        """Follow tables of PostgreSQL, in a thread; see `ChangeDataCapture.postgres`."""
+        return start(self._lake, PipelineOptions.parse({**options, "once": once}, kind="postgres"))
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
         """Everything that keeps a pipeline from being started; see `ChangeDataCapture.check`."""

@@ -12,10 +12,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy.engine import make_url
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.mysql.server import Address as MySQLAddress
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
+from headwater.cdc.postgres.server import Address as PostgresAddress
 from headwater.cdc.service.sources import (
     Address,
     default_name,
+    is_postgres,
+    parse_address,
     parse_type_mapping,
     read_text,
     source_address,
@@ -61,7 +65,8 @@ class PipelineOptions(BaseModel):
     """The options of a pipeline, by the names that they have everywhere.
 
     Attributes:
-        source: ``mysql://user@host:port`` or ``mariadb://…``.
+        source: ``mysql://user@host:port``, ``mariadb://…`` or
+            ``postgresql://user@host:port/database``.
         target: The lake's database.
         include, exclude: Patterns of tables, such as ``shop.*``.
         name: The pipeline's name; derived from the source's host and the target unless given.
@@ -71,6 +76,7 @@ class PipelineOptions(BaseModel):
         on_drop: ``keep`` or ``drop``, for the lake's table when the source's is dropped.
         narrowing: ``keep`` or ``fail``, for the wider type when a column is narrowed.
         tables_without_key: ``reject`` or ``append``, for tables without a primary key.
+        slot, publication: What to use at PostgreSQL; a pipeline creates its own unless given.
         table_options: Options of tables that are created in the lake.
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
@@ -94,6 +100,8 @@ class PipelineOptions(BaseModel):
     on_drop: OnDrop = OnDrop.KEEP
     narrowing: Narrowing = Narrowing.KEEP
     tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
+    slot: str | None = None
+    publication: str | None = None
     table_options: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
         default_factory=dict
     )
@@ -108,12 +116,15 @@ class PipelineOptions(BaseModel):
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
 
     @staticmethod
-    def parse(values: Mapping[str, Any], where: str = "") -> PipelineOptions:
+    def parse(
+        values: Mapping[str, Any], where: str = "", *, kind: str | None = None
+    ) -> PipelineOptions:
         """Check options.
 
         Args:
             values: The options; names may have hyphens or underscores. None is one not given.
             where: Where they come from, for messages.
+            kind: ``mysql``, also for MariaDB, or ``postgres``: what the source must be.
 
         Raises:
             Invalid: One is not known, is missing, or has a wrong value.
@@ -122,7 +133,12 @@ class PipelineOptions(BaseModel):
             _hyphenated(str(name)): value for name, value in values.items() if value is not None
         }
         try:
-            return PipelineOptions.model_validate(given)
+            options = PipelineOptions.model_validate(given)
+            if kind is not None and is_postgres(options.source) != (kind == "postgres"):
+                # Its URL tells best what it should be.
+                address = PostgresAddress if kind == "postgres" else MySQLAddress
+                address.from_url(options.source)
+            return options
         except ValidationError as error:
             prefix = f"{where}: " if where else ""
             raise Invalid(prefix + _explained(error, given)) from None
@@ -152,7 +168,8 @@ class PipelineOptions(BaseModel):
 
     def settings(self) -> PipelineSettings:
         """What the pipeline runs with; Invalid."""
-        address = Address.from_url(self.source)
+        address = parse_address(self.source)
+        self._check_kind()
         tuning = {name: getattr(self, name) for name in _TUNING if getattr(self, name) is not None}
         url = make_url(self.source)
         hidden = url._replace(password=None, port=address.port)
@@ -162,14 +179,23 @@ class PipelineOptions(BaseModel):
             target=self.target,
             include=self.include,
             exclude=self.exclude,
-            type_mapping=parse_type_mapping(",".join(self.type_mapping)),
+            type_mapping=parse_type_mapping(self.source, ",".join(self.type_mapping)),
             bad_dates=self.bad_dates,
             on_drop=self.on_drop,
             narrowing=self.narrowing,
             tables_without_key=self.tables_without_key,
             table_options=self.table_options,
+            slot=self.slot,
+            publication=self.publication,
             **tuning,
         )
+
+    def _check_kind(self) -> None:
+        """Raise Invalid if an option is of another kind of source."""
+        if not is_postgres(self.source):
+            for option in ("slot", "publication"):
+                if getattr(self, option) is not None:
+                    raise Invalid(f"option '{option}' is one of PostgreSQL; leave it out")
 
 
 def _explained(error: ValidationError, given: Mapping[str, Any]) -> str:

@@ -134,7 +134,7 @@ def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
     return RunningPipeline(
-        Pipeline(lake, lambda: open_source(address), settings), once=options.once
+        Pipeline(lake, lambda: open_source(address, settings), settings), once=options.once
     )
 
 
@@ -154,5 +154,5 @@ def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
 
 
 def _findings(lake: Lake, address: Address, settings: PipelineSettings) -> list[Finding]:
-    with closing(open_source(address)) as source:
+    with closing(open_source(address, settings)) as source:
         return start_findings(lake, source, settings)

@@ -6,9 +6,16 @@ import ipaddress
 import os
 from pathlib import Path
 
-from headwater.cdc.mysql.column_types import parse_type_mapping
-from headwater.cdc.mysql.server import Address
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from headwater.cdc.mysql import column_types as mysql_types
+from headwater.cdc.mysql.server import Address as MySQLAddress
 from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.postgres import types as postgres_types
+from headwater.cdc.postgres.server import Address as PostgresAddress
+from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.source.source import Source
 from headwater.storage.errors import Invalid, Unavailable
 
@@ -16,7 +23,9 @@ __all__ = [
     "PASSWORD_VARIABLE",
     "Address",
     "default_name",
+    "is_postgres",
     "open_source",
+    "parse_address",
     "parse_type_mapping",
     "read_password",
     "read_text",
@@ -26,17 +35,56 @@ __all__ = [
 PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
 """The variable of the source's password."""
 
-_DEFAULT_PORT = 3306
+Address = MySQLAddress | PostgresAddress
+"""Where a source is, and how to log in."""
+
+_MYSQL_PORT, _POSTGRES_PORT = 3306, 5432
+_POSTGRES = ("postgresql", "postgres")
+_FORMS = "mysql://user@host:port, mariadb://… or postgresql://user@host:port/database"
 
 
-def open_source(address: Address) -> Source:
-    """Connect to a source.
+def open_source(address: Address, settings: PipelineSettings) -> Source:
+    """Connect to a pipeline's source.
 
     Raises:
         Forbidden: It rejects the user or the password.
         Unavailable: It cannot be reached.
     """
-    return MySQLSource(address)
+    if isinstance(address, MySQLAddress):
+        return MySQLSource(address)
+    return PostgresSource(address, settings.name, settings.slot, settings.publication)
+
+
+def is_postgres(source: str) -> bool:
+    """Whether the URL of a source is PostgreSQL's; Invalid."""
+    try:
+        return make_url(source).drivername in _POSTGRES
+    except ArgumentError:
+        raise Invalid(f"the source is not a URL; write {_FORMS}") from None
+
+
+def parse_address(source: str, password: str | None = None) -> Address:
+    """Read the URL of a source; Invalid.
+
+    Args:
+        source: The URL.
+        password: The password, where the URL does not have it.
+    """
+    if is_postgres(source):
+        return PostgresAddress.from_url(source, password)
+    return MySQLAddress.from_url(source, password)
+
+
+def parse_type_mapping(source: str, names: str) -> frozenset[str]:
+    """Read the choices of types that a kind of source has; Invalid.
+
+    Args:
+        source: The source's URL.
+        names: The names, with commas between them.
+    """
+    if is_postgres(source):
+        return frozenset(postgres_types.parse_type_mapping(names))
+    return frozenset(mysql_types.parse_type_mapping(names))
 
 
 def source_address(
@@ -60,9 +108,9 @@ def source_address(
         raise Invalid("the source's password is given twice: as text and as a file; give one")
     if password_file is not None:
         password = read_password(password_file)
-    address = Address.from_url(source, password)
+    address = parse_address(source, password)
     if password is None and not address.password:
-        address = Address.from_url(source, os.environ.get(PASSWORD_VARIABLE))
+        address = parse_address(source, os.environ.get(PASSWORD_VARIABLE))
     return address
 
 
@@ -96,5 +144,8 @@ def default_name(address: Address, target: str) -> str:
         host = address.host.replace(":", "-")
     except ValueError:
         host = address.host.partition(".")[0]
-    port = "" if address.port == _DEFAULT_PORT else f"-{address.port}"
-    return f"{host}{port}-{target}"
+    usual, database = _MYSQL_PORT, ""
+    if isinstance(address, PostgresAddress):
+        usual, database = _POSTGRES_PORT, f"-{address.database}"
+    port = "" if address.port == usual else f"-{address.port}"
+    return f"{host}{port}{database}-{target}"

@@ -130,7 +130,8 @@ class StoredPipeline:
         Raises:
             HeadwaterError: The source cannot be reached, or rejects the password.
         """
-        return open_source(source_address(self.started_with().source, password))
+        settings = self.started_with()
+        return open_source(source_address(settings.source, password), settings)
 
     def status(self, password: str | None = None) -> PipelineStatus:
         """Where it is; the source is asked if it can be."""

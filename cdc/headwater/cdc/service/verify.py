@@ -86,7 +86,7 @@ def verify(lake: Lake, address: Address, settings: PipelineSettings) -> Iterator
             f"pipeline '{settings.name}' has not run into database {settings.target}; name one "
             "that has: headwater cdc status"
         )
-    with closing(open_source(address)) as source:
+    with closing(open_source(address, settings)) as source:
         for escaped in sorted(plan.tables):
             name = TableName.from_escaped(escaped)
             if plan.tables[escaped].phase is not TablePhase.GONE:

@@ -191,6 +191,9 @@ class LogReader(Protocol):
             Unavailable: The connection is lost.
         """
 
+    def confirm(self, position: Position) -> None:
+        """Let the source forget its log until a position: nothing before it is read again."""
+
     def released(self) -> None:
         """Note that the rows of the batches before are not needed any more."""
 

@@ -24,10 +24,12 @@ class Tables:
     Attributes:
         followed: Those that can be followed.
         findings: The others, each with the reason.
+        notes: What the lake does not have of tables that are followed.
     """
 
     followed: Sequence[SourceTable]
     findings: Sequence[Finding]
+    notes: Sequence[Finding] = ()
 
 
 class ConsistentRead(Protocol):

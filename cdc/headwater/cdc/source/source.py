@@ -181,6 +181,17 @@ class Source(Protocol):
             Unavailable: The source cannot be reached.
         """
 
+    def publish(self, tables: Collection[TableName]) -> None:
+        """Let the log have the rows of tables from now on, where a source logs chosen tables only.
+
+        Raises:
+            Forbidden: The user may not choose a table.
+        """
+
+    @property
+    def logs_statements(self) -> bool:
+        """Whether the log has the statements that create, change and drop tables."""
+
     def exact_read(
         self, reader: LogReader, batch: LogBatch, table: SourceTable
     ) -> AbstractContextManager[ConsistentRead]:

@@ -27,7 +27,8 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Databases that are followed into the lake: change data capture.", no_args_is_help=True
 )
-app.command("mysql")(follow.mysql)
+app.command("mysql", help=follow.MYSQL_HELP)(follow.follow)
+app.command("postgres", help=follow.POSTGRES_HELP)(follow.follow)
 app.command("run")(follow.run)
 app.command("check")(follow.check)
 app.command("demo")(demo)

@@ -1,4 +1,4 @@
-"""`headwater cdc mysql`, `run` and `check`: pipelines that this process runs."""
+"""`headwater cdc mysql`, `postgres`, `run` and `check`: pipelines that this process runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from rich.console import Console
 
@@ -30,8 +31,10 @@ from headwater.cli.cdc.options import (
     OptionalSource,
     OptionalTarget,
     PasswordFile,
+    Publication,
     RangeRows,
     Readers,
+    Slot,
     Source,
     TableOption,
     TablesWithoutKey,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from headwater.cdc.service import PipelineOptions, RunningPipeline
     from headwater.client import Lake
 
-__all__ = ["check", "mysql", "run"]
+__all__ = ["MYSQL_HELP", "POSTGRES_HELP", "check", "follow", "run"]
 
 _INTERVAL = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -57,8 +60,17 @@ MaybeFile = Annotated[
 ]
 
 
+_HELP = """Follow tables of {} into the lake.
+
+The rows that are there are read first, while changes are followed; started again, it goes on
+where it ended. Ctrl-C and SIGTERM end it after the batch that is being written. With --once,
+the exit code is 1 if a table is quarantined.
+"""
+MYSQL_HELP, POSTGRES_HELP = _HELP.format("MySQL or MariaDB"), _HELP.format("PostgreSQL")
+
+
 @on_lake
-def mysql(
+def follow(
     lake: Lake,
     source: Source,
     include: Include,
@@ -72,6 +84,8 @@ def mysql(
     narrowing: Narrowing = None,
     tables_without_key: TablesWithoutKey = None,
     table_option: TableOption = None,
+    slot: Slot = None,
+    publication: Publication = None,
     batch_seconds: BatchSeconds = None,
     batch_bytes: BatchBytes = None,
     memory_bytes: MemoryBytes = None,
@@ -83,12 +97,8 @@ def mysql(
     metrics_port: MetricsPort = None,
     interval: Interval = _INTERVAL,
 ) -> None:
-    """Follow tables of MySQL or MariaDB into the lake.
-
-    The rows that are there are read first, while changes are followed; started again, it goes on
-    where it ended. Ctrl-C and SIGTERM end it after the batch that is being written. With --once,
-    the exit code is 1 if a table is quarantined.
-    """
+    """Follow tables of a source; the command's name is the kind of source."""
+    kind = str(click.get_current_context().info_name)
     values = {
         "source": source,
         "include": include,
@@ -102,6 +112,8 @@ def mysql(
         "narrowing": narrowing,
         "tables-without-key": tables_without_key,
         "table-options": pairs(table_option, "--table-option"),
+        "slot": slot,
+        "publication": publication,
         "batch-seconds": batch_seconds,
         "batch-bytes": batch_bytes,
         "memory-bytes": memory_bytes,
@@ -112,7 +124,7 @@ def mysql(
         "once": once,
         "metrics-port": metrics_port,
     }
-    _follow(lake, _options("headwater cdc mysql", values), interval)
+    _follow(lake, _options(f"headwater cdc {kind}", values, kind), interval)
 
 
 @on_lake
@@ -126,8 +138,8 @@ def run(
 ) -> None:
     """Run the pipeline that a YAML file describes.
 
-    The file has the options of 'headwater cdc mysql' by their names, such as 'target: lake_db'.
-    What is given here goes before it.
+    The file has the options of 'headwater cdc mysql' or 'postgres' by their names, such as
+    'target: lake_db'. What is given here goes before it.
     """
     given = {"password_file": password_file, "metrics_port": metrics_port, "once": once or None}
     options = _from_file("headwater cdc run", file, given)
@@ -146,6 +158,8 @@ def check(
     type_mapping: TypeMapping = None,
     table_option: TableOption = None,
     tables_without_key: TablesWithoutKey = None,
+    slot: Slot = None,
+    publication: Publication = None,
     as_json: AsJson = False,
 ) -> None:
     """List what keeps a new pipeline from following its tables, each with a remedy.
@@ -155,7 +169,7 @@ def check(
     """
     if file is not None:
         options_given = (source, include, target, exclude, type_mapping, table_option)
-        if any(options_given) or tables_without_key:
+        if any(options_given) or tables_without_key or slot or publication:
             raise typer.BadParameter("give either a file or options")
         options = _from_file("headwater cdc check", file, {"password_file": password_file})
     else:
@@ -168,6 +182,8 @@ def check(
             "type-mapping": type_mapping,
             "table-options": pairs(table_option, "--table-option"),
             "tables-without-key": tables_without_key,
+            "slot": slot,
+            "publication": publication,
         }
         options = _options("headwater cdc check", values)
     from headwater.cdc.service.running import check as find
@@ -179,11 +195,13 @@ def check(
         raise typer.Exit(1)
 
 
-def _options(command: str, values: Mapping[str, object]) -> PipelineOptions:
+def _options(
+    command: str, values: Mapping[str, object], kind: str | None = None
+) -> PipelineOptions:
     require("cdc", command)
     from headwater.cdc.service import PipelineOptions
 
-    return PipelineOptions.parse(values)
+    return PipelineOptions.parse(values, kind=kind)
 
 
 def _from_file(command: str, file: str, given: Mapping[str, object]) -> PipelineOptions:

@@ -24,8 +24,10 @@ __all__ = [
     "OptionalSource",
     "OptionalTarget",
     "PasswordFile",
+    "Publication",
     "RangeRows",
     "Readers",
+    "Slot",
     "Source",
     "TableOption",
     "TablesWithoutKey",
@@ -35,7 +37,10 @@ __all__ = [
 ]
 
 _TABLES, _ROWS, _SPEED = "Tables", "What becomes of rows and columns", "Speed and memory"
-_SOURCE_HELP = "The source, mysql://user@host:port or mariadb://…; its password is best elsewhere."
+_SOURCE_HELP = (
+    "The source, mysql://user@host:port, mariadb://… or postgresql://user@host:port/database; its "
+    "password is best elsewhere."
+)
 _INCLUDE_HELP = "Tables to follow, such as 'shop.*'; may be repeated."
 _TARGET_HELP = "The database of the lake."
 
@@ -129,6 +134,22 @@ TableOption = Annotated[
         metavar="KEY=VALUE",
         rich_help_panel=_ROWS,
         help="An option of tables that are created; may be repeated.",
+    ),
+]
+Slot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_TABLES,
+        help="A replication slot of PostgreSQL to use. By default the pipeline creates its own.",
+    ),
+]
+Publication = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_TABLES,
+        help="A publication of PostgreSQL to use. By default the pipeline creates its own.",
     ),
 ]
 BatchSeconds = Annotated[

@@ -1,0 +1,98 @@
+"""Definitions of tables that are asked for, where a source's log has no statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from time import monotonic
+
+from headwater.cdc.ddl import Change, CreateTable, DropTables, RenameTables
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.redefinitions import Redefinition
+from headwater.cdc.source.source import Source
+
+__all__ = ["RedefinitionWatch"]
+
+States = Mapping[TableName, TableState]
+
+
+class RedefinitionWatch:
+    """Looks for tables that were created, dropped, renamed or altered.
+
+    What is found holds from a position on that has all until the question. Once the log has reached
+    it, it is a batch of its own, as a statement is. Whatever the log itself tells of a table comes
+    before that: then the definition is known already.
+
+    Args:
+        source: The source.
+        settings: The pipeline's.
+    """
+
+    def __init__(self, source: Source, settings: PipelineSettings) -> None:
+        self._source, self._settings = source, settings
+        self._selection = settings.selection()
+        self._next = monotonic()
+        self._found: Mapping[TableName, SourceTable] | None = None
+        # Tables that are there and cannot be followed.
+        self._rejected: frozenset[TableName] = frozenset()
+        self._settled: Position | None = None
+
+    def look(self) -> None:
+        """Ask for the definitions, unless the log has statements or they were asked for lately."""
+        if self._source.logs_statements or self._found is not None or monotonic() < self._next:
+            return
+        tables = self._source.tables(
+            mapping=self._settings.type_mapping, without_key=self._settings.appends
+        )
+        self._found = {table.name: table for table in tables.followed}
+        rejected = (finding.table for finding in tables.findings)
+        self._rejected = frozenset(name for name in rejected if name is not None)
+        self._settled = self._source.position()
+
+    def is_found(self, position: Position) -> bool:
+        """Whether something was asked for whose place the log has reached."""
+        return self._settled is not None and position.contains(self._settled)
+
+    def batch(self, states: States, position: Position) -> LogBatch | None:
+        """What was found, once the log has reached its place; None if nothing was."""
+        if self._found is None or self._settled is None or not position.contains(self._settled):
+            return None
+        changes = list(self._changes(states, self._found))
+        self._found = self._settled = None
+        self._next = monotonic() + self._settings.look_seconds
+        return LogBatch(position, position, changes=changes) if changes else None
+
+    def _changes(self, states: States, found: Mapping[TableName, SourceTable]) -> Iterator[Change]:
+        known = {
+            name: state for name, state in states.items() if state.phase is not TablePhase.GONE
+        }
+        names = {table.id: name for name, table in found.items()}
+        renames: dict[TableName, TableName] = {}
+        for name, state in known.items():
+            table = found.get(name)
+            new = names.get(state.id)
+            if state.columns and new not in (None, name) and new not in known:
+                renames[name] = new
+            elif table is None and name not in self._rejected:
+                yield DropTables((name,))
+            elif not state.is_followed:
+                continue
+            elif table is None or table.id != state.id:
+                yield CreateTable(name, or_replace=True)
+            elif _shape(table) != _shape(state.source_table(name)):
+                yield Redefinition(table)
+        if renames:
+            yield RenameTables(tuple(renames.items()))
+        for name in found.keys() - known.keys() - set(renames.values()):
+            if self._selection.matches(name):
+                yield CreateTable(name)
+
+
+def _shape(table: SourceTable) -> SourceTable:
+    """A table without the defaults of its columns, which no rows follow."""
+    columns = tuple(replace(column, default=None) for column in table.columns)
+    return replace(table, columns=columns, primary_key=tuple(table.primary_key))

@@ -1,0 +1,329 @@
+"""A PostgreSQL database as the source of a pipeline: its position, log, and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic, sleep
+
+from headwater.cdc.ddl import Change
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.postgres.catalog import quoted_table, read_tables
+from headwater.cdc.postgres.column_types import read_types
+from headwater.cdc.postgres.consistent_reads import LoggedTransactions
+from headwater.cdc.postgres.exact_reads import exact_read
+from headwater.cdc.postgres.positions import LogPosition
+from headwater.cdc.postgres.publications import (
+    create_publication,
+    publication_findings,
+    publish_tables,
+)
+from headwater.cdc.postgres.relations import Redefined
+from headwater.cdc.postgres.row_reader import PostgresRead, PostgresRowReader
+from headwater.cdc.postgres.server import Address, PostgresServer, explained
+from headwater.cdc.postgres.slots import (
+    LogSource,
+    await_slot,
+    check_slot,
+    create_slot,
+    default_name,
+    drop_slot,
+    find_slot,
+    log_position,
+)
+from headwater.cdc.postgres.table_changes import changed_table
+from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
+from headwater.cdc.postgres.types import TypeMapping
+from headwater.cdc.postgres.values import lake_values
+from headwater.cdc.source.foreign_keys import ForeignKeyAction
+from headwater.cdc.source.log_batches import LogBatch, LogReader, XaEnd
+from headwater.cdc.source.positions import READ_AGAIN, Position
+from headwater.cdc.source.reads import Tables
+from headwater.cdc.source.redefinitions import Redefinition
+from headwater.cdc.source.table_changes import TableChanges
+from headwater.storage.errors import Conflict, Invalid
+
+__all__ = ["PostgresSource"]
+
+_RETRY_SECONDS = 0.1
+# For a reader whose connection was lost without the server's knowledge.
+_OTHER_READER_SECONDS = 10.0
+_LOCK_PREFIX = "headwater_cdc_"
+_NOT_OWNED = """
+SELECT n.nspname::text, c.relname::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::name[], %s::name[]))
+  AND NOT pg_has_role(c.relowner, 'USAGE')
+"""
+_LOCK_HOLDER = """
+SELECT count(*) FROM pg_locks, (SELECT hashtextextended(%s, 0) AS key) AS name
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND classid::bigint = (key >> 32) & 4294967295 AND objid::bigint = key & 4294967295
+"""
+
+
+class PostgresSource:
+    """A database that a pipeline follows.
+
+    Args:
+        address: The database.
+        pipeline: The pipeline's name, by which its slot and publication are named.
+        slot: A replication slot to use; None lets the pipeline create its own.
+        publication: A publication to use; None lets the pipeline create its own.
+
+    Attributes:
+        logs_cascades: That the log has the rows that foreign keys change.
+        logs_statements: That the log has no statements that change tables.
+    """
+
+    logs_cascades = True
+    logs_statements = False
+
+    def __init__(
+        self,
+        address: Address,
+        pipeline: str,
+        slot: str | None = None,
+        publication: str | None = None,
+    ) -> None:
+        self.address = address
+        self._server = PostgresServer(address)
+        self._connection = self._server.connection
+        self._has_own_slot, self._has_own_publication = slot is None, publication is None
+        own_name = default_name(pipeline)
+        self._log = LogSource(
+            address.conninfo(), str(address), slot or own_name, publication or own_name
+        )
+        self._transactions: LoggedTransactions | None = None
+
+    def close(self) -> None:
+        """End the connection."""
+        self._server.close()
+
+    # What does not work -----------------------------------------------------------------------
+
+    def findings(self, databases: Collection[str]) -> Sequence[Finding]:
+        """The version, settings and privileges that keep changes from being read."""
+        del databases
+        return self._server.findings(self._log.slot)
+
+    def unreadable(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
+        """Those of the tables that are not in the publication, or may not be put into it."""
+        names = [table.name for table in tables]
+        if not self._has_own_publication:
+            with explained(self.address):
+                return publication_findings(self._connection, self._log.publication, names)
+        rows = self._server.rows(
+            _NOT_OWNED, [[name.database for name in names], [name.table for name in names]]
+        )
+        return [
+            Finding(
+                f"table {schema}.{table}",
+                f"user '{self.address.user}' does not own it, and cannot publish it",
+                f"ALTER TABLE {quoted_table(TableName(str(schema), str(table)))} OWNER TO a role "
+                "that the user has, or let an administrator create a publication and name it",
+                TableName(str(schema), str(table)),
+            )
+            for schema, table in rows
+        ]
+
+    def check_holds(self, position: Position) -> None:
+        """Check that the slot has all changes after a position; see `check_slot`."""
+        assert isinstance(position, LogPosition)
+        with explained(self.address):
+            slot = find_slot(self._connection, self._log.slot)
+            process = None if slot is None else slot.process
+            check_slot(self._connection, self._log, position, process=process)
+
+    def check_logs(self, databases: Collection[str]) -> None:
+        """Nothing: the log of a database has all changes of its published tables."""
+
+    # Pipelines --------------------------------------------------------------------------------
+
+    def lock(self, pipeline: str, seconds: float) -> None:
+        """Keep other processes from running a pipeline while this connection lasts.
+
+        Raises:
+            Conflict: Another one runs it.
+        """
+        deadline = monotonic() + seconds
+        statement = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+        while self._server.rows(statement, [_LOCK_PREFIX + pipeline]) != [(True,)]:
+            if monotonic() >= deadline:
+                raise Conflict(
+                    f"pipeline '{pipeline}' runs in another process, which holds its lock at the "
+                    f"source at {self.address} for {seconds:g} s already; stop that one first: "
+                    f"headwater cdc stop --name {pipeline}"
+                )
+            sleep(_RETRY_SECONDS)
+
+    def is_locked(self, pipeline: str) -> bool:
+        """Whether a process runs a pipeline on this source."""
+        return self._server.rows(_LOCK_HOLDER, [_LOCK_PREFIX + pipeline]) != [(0,)]
+
+    # The log ----------------------------------------------------------------------------------
+
+    def position(self) -> LogPosition:
+        """The position that the log has reached."""
+        with explained(self.address):
+            return log_position(self._connection)
+
+    def start(self) -> LogPosition:
+        """A position to begin at, from which on the slot keeps the log.
+
+        Raises:
+            Conflict: The slot is in use.
+            Forbidden: A privilege is missing.
+        """
+        with explained(self.address):
+            if self._has_own_publication:
+                # The log of a slot needs a publication that is older than what it has.
+                row = self._connection.execute(
+                    "SELECT FROM pg_publication WHERE pubname = %s", [self._log.publication]
+                ).fetchone()
+                if row is None:
+                    create_publication(self._connection, self._log.publication, [])
+            if self._has_own_slot:
+                drop_slot(self._connection, self._log.slot)
+                return create_slot(self._connection, self._log.slot)
+            position = log_position(self._connection)
+            check_slot(self._connection, self._log, position)
+            return position
+
+    def parse(self, text: str) -> LogPosition:
+        """Read a position of this source.
+
+        Raises:
+            Conflict: It is not a position of PostgreSQL.
+        """
+        try:
+            return LogPosition.from_text(text)
+        except Invalid as error:
+            raise Conflict(
+                f"the source at {self.address} is PostgreSQL, which has no position '{text}', "
+                f"where the pipeline is; connect to the server that was read before, or "
+                f"{READ_AGAIN}"
+            ) from error
+
+    def open_log(
+        self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
+    ) -> PostgresLogReader:
+        """Read the log from a position on; see `open_log`."""
+        assert isinstance(after, LogPosition)
+        self._transactions = LoggedTransactions(self._server)
+        with explained(self.address):
+            await_slot(self._connection, self._log.slot, _OTHER_READER_SECONDS)
+            return open_log(
+                self._log,
+                self._connection,
+                after,
+                is_selected=is_selected,
+                convert=lake_values,
+                memory_bytes=memory_bytes,
+                observer=self,
+            )
+
+    def received(self, numbers: Collection[int]) -> None:
+        """Note the numbers of transactions that were read."""
+        if self._transactions is not None:
+            self._transactions.add(numbers)
+
+    def bytes_after(self, lsn: int) -> int:
+        """How many bytes of the log follow a place in it."""
+        return max(0, self.position().lsn - lsn)
+
+    def prepared_transactions(self) -> tuple[str, ...]:
+        """None: a prepared transaction is in the log when it is committed."""
+        return ()
+
+    def await_ends(self, phases: Sequence[XaEnd]) -> None:
+        """Nothing: the log has no phases of transactions."""
+
+    def publish(self, tables: Collection[TableName]) -> None:
+        """Put tables into the pipeline's own publication.
+
+        Raises:
+            Conflict, Forbidden: See `publish_tables`.
+        """
+        if not self._has_own_publication:
+            return
+        with explained(self.address):
+            added = publish_tables(self._connection, self._log.publication, tables)
+        if added and self._transactions is not None:
+            self._transactions.add_running()
+
+    # Tables and rows --------------------------------------------------------------------------
+
+    def tables(
+        self,
+        wanted: Collection[TableName] | None = None,
+        *,
+        mapping: Collection[str] = (),
+        without_key: bool = False,
+    ) -> Tables:
+        """The tables as they are defined; see `read_tables`."""
+        choices = [TypeMapping(name) for name in mapping]
+        return read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+
+    def altered(
+        self, table: SourceTable, batch: LogBatch, mapping: Collection[str]
+    ) -> TableChanges:
+        """A table after what a batch says of it.
+
+        The catalogs have the present definition. It is the one at the batch's place if it has the
+        columns that the log describes, or that were found before.
+
+        Raises:
+            Invalid: The table cannot be followed any more.
+        """
+        tables = self.tables({table.name}, mapping=mapping, without_key=not table.primary_key)
+        for finding in tables.findings:
+            raise Invalid(str(finding))
+        if not tables.followed or tables.followed[0].id != table.id:
+            return TableChanges(table, is_unknown=True)
+        (now,) = tables.followed
+        if not all(self._is_of(change, now) for change in batch.changes):
+            return TableChanges(table, is_unknown=True)
+        return changed_table(table, now)
+
+    def _is_of(self, change: Change, now: SourceTable) -> bool:
+        """Whether a change of a table, if it is one, leads to the present definition."""
+        if isinstance(change, Redefinition) and change.definition.name == now.name:
+            return change.definition == now
+        if isinstance(change, Redefined) and change.table == now.name:
+            return self._described(change) == [(c.name, c.source_type) for c in now.columns]
+        return True
+
+    def _described(self, change: Redefined) -> list[tuple[str, str]]:
+        """The names and types of a table's columns, as the log describes them."""
+        columns = change.relation.columns
+        types = read_types(self._server, {(c.type_oid, c.modifier) for c in columns})
+        return [(c.name, types.get((c.type_oid, c.modifier), "")) for c in columns]
+
+    def silent_foreign_keys(self) -> Sequence[ForeignKeyAction]:
+        """None: the log has the rows that foreign keys change."""
+        return ()
+
+    @contextmanager
+    def consistent_read(self, after: Position) -> Iterator[PostgresRead]:
+        """See the source at one position, by a connection of its own."""
+        with self.row_reader() as reader, reader.consistent_read(after) as read:
+            yield read
+
+    @contextmanager
+    def row_reader(self) -> Iterator[PostgresRowReader]:
+        """A connection for consistent reads."""
+        with PostgresServer(self.address) as server:
+            yield PostgresRowReader(server, self._transactions)
+
+    @contextmanager
+    def exact_read(
+        self, reader: LogReader, batch: LogBatch, table: SourceTable
+    ) -> Iterator[PostgresRead]:
+        """See a table exactly as it is at the end of a batch, which is read on for that."""
+        with (
+            self.row_reader() as rows,
+            exact_read(rows, self.position, reader, batch, table) as read,
+        ):
+            yield read

@@ -1,0 +1,26 @@
+"""Tables whose definition was found to be another one, where no statement in the log says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.cdc.ddl.changes import Change
+from headwater.cdc.model.tables import SourceTable, TableName
+
+__all__ = ["Redefinition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Redefinition(Change):
+    """A table that was asked for, and has another definition than it is known with.
+
+    Attributes:
+        definition: The table now.
+    """
+
+    definition: SourceTable
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The table."""
+        return (self.definition.name,)
