@@ -12,12 +12,15 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings, TablesWithoutKey
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
 from headwater.cdc.postgres.server import Address
 from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.service.verify import verify
 from headwater.client import Lake, connect
+from headwater.storage.errors import Invalid
+from headwater.storage.schema.change import SetOption
 
 pytestmark = pytest.mark.postgresql
 
@@ -41,10 +44,14 @@ class Follower:
         """Change the settings of the next run."""
         self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
 
+    def pipeline(self) -> Pipeline:
+        """A pipeline that was not run yet."""
+        connect_to = partial(PostgresSource, self.address, self.settings.name)
+        return Pipeline(self.lake, connect_to, self.settings)
+
     def once(self) -> None:
         """Commit all that the source has."""
-        connect_to = partial(PostgresSource, self.address, self.settings.name)
-        Pipeline(self.lake, connect_to, self.settings).run(once=True)
+        self.pipeline().run(once=True)
 
     def states(self) -> Mapping[str, TableState]:
         """The tables' states in the last plan."""
@@ -244,3 +251,50 @@ def test_a_quiet_database_lets_go_of_its_log(
     follower.once()
     follower.once()
     assert postgres.value(f"SELECT '{postgres.value(confirmed)}'::pg_lsn - '{before}'") > 1_000_000
+
+
+def test_changelogs_of_what_the_log_has_not(postgres: PostgresDatabase, follower: Follower) -> None:
+    postgres.run(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1, now())")
+    follower.change(table_options={"changelog-producer": "input"})
+    with pytest.raises(Invalid, match="changelog-producer is input, and the log lacks rows"):
+        follower.once()
+    follower.change(table_options={})
+    follower.once()
+    follower.lake.table("lake.orders").alter(SetOption("changelog-producer", "input"))
+    postgres.run("UPDATE orders SET amount = 2")
+    follower.once()
+    reason = follower.states()["orders"].reason
+    assert reason is not None
+    assert "lacks rows as they were before updates" in reason
+
+
+def test_names_that_change_while_the_log_is_read(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    """What was asked for of tables is older than what the log tells of them."""
+    postgres.run(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1, now())")
+    follower.once()
+    follower.change(look_seconds=0.0, batch_seconds=0.05)
+    pipeline = follower.pipeline()
+    renamed = 0
+
+    class Renames(ProgressLog):
+        def states(self, states: Mapping[TableName, TableState]) -> None:
+            nonlocal renamed
+            super().states(states)
+            if renamed == 10:
+                pipeline.stop()
+                return
+            old, new = ("orders", "purchases") if renamed % 2 == 0 else ("purchases", "orders")
+            renamed += 1
+            postgres.run(
+                f"INSERT INTO {old} VALUES ({10 * renamed}, 'b', 2, now())",
+                f"ALTER TABLE {old} RENAME TO {new}",
+                f"INSERT INTO {new} VALUES ({10 * renamed + 1}, 'c', 3, now())",
+            )
+
+    pipeline.progress = Renames()
+    pipeline.run()
+    follower.once()
+    follower.check("orders")
+    assert len(follower.rows("orders")) == 21

@@ -28,6 +28,8 @@ class MySQLRows:
 
     shape: TableShape
     rows: PackedRows
+    # Those that a session leaves out are read from the source.
+    has_rows_before = True
 
     @property
     def columns(self) -> Sequence[str]:

@@ -64,9 +64,11 @@ class MySQLSource:
         flavour: Whether it is MySQL or MariaDB.
         logs_cascades: Whether the log has the rows that foreign keys change.
         logs_statements: That the log has the statements that change tables.
+        logs_rows_before: That the log has rows as they were before updates.
     """
 
     logs_statements = True
+    logs_rows_before = True
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -209,7 +209,7 @@ class _Session:
             return True
         # Others are told of the states by the plan.
         is_recorded = _has(plan, states) and not self._obeyed_requests
-        waits = self._joining.has_some or self._redefinitions.is_found(reader.position)
+        waits = self._joining.has_some or self._redefinitions.is_pending
         if self._goal is None or waits or not is_recorded:
             return False
         is_read = not any(state.is_followed and state.is_read for state in states.values())
@@ -323,9 +323,11 @@ class _Session:
         return states
 
     def _joined(self, states: States, batch: LogBatch) -> States:
-        joined = dict(self._joining.joined(states, batch))
-        if batch.changes or len(joined) != len(states):
+        all_joined = self._joining.joined(states, batch)
+        if batch.changes or all_joined is not states:
             self._cascades.forget()
+            self._redefinitions.forget()
+        joined = dict(all_joined)
         before = {name for name, state in states.items() if state.is_followed and state.columns}
         for parent in {name for name, state in joined.items() if state.is_followed} - before:
             # They may have changed with its rows before these were followed.

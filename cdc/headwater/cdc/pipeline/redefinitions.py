@@ -24,8 +24,8 @@ class RedefinitionWatch:
     """Looks for tables that were created, dropped, renamed or altered.
 
     What is found holds from a position on that has all until the question. Once the log has reached
-    it, it is a batch of its own, as a statement is. Whatever the log itself tells of a table comes
-    before that: then the definition is known already.
+    it, it is a batch of its own, as a statement is. If the log has told something of a table
+    meanwhile, that may be of a later time, and the question is asked again.
 
     Args:
         source: The source.
@@ -53,9 +53,16 @@ class RedefinitionWatch:
         self._rejected = frozenset(name for name in rejected if name is not None)
         self._settled = self._source.position()
 
-    def is_found(self, position: Position) -> bool:
-        """Whether something was asked for whose place the log has reached."""
-        return self._settled is not None and position.contains(self._settled)
+    @property
+    def is_pending(self) -> bool:
+        """Whether the log has not reached the place of what was asked for."""
+        return self._found is not None
+
+    def forget(self) -> None:
+        """Ask again: tables have changed since, by what the log told of them."""
+        self._found = self._settled = None
+        self._next = monotonic()
+        self.look()
 
     def batch(self, states: States, position: Position) -> LogBatch | None:
         """What was found, once the log has reached its place; None if nothing was."""

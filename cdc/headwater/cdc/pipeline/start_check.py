@@ -49,6 +49,14 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     findings += _unwatched(source, {table.name for table in followed})
     findings += _clashes(chosen, settings.target)
     options = _options(settings.table_options)
+    if settings.table_options.get("changelog-producer") == "input" and not source.logs_rows_before:
+        options.append(
+            Finding(
+                "table options",
+                "changelog-producer is input, and the log lacks rows as they were before updates",
+                "choose lookup or full-compaction",
+            )
+        )
     findings += options
     findings += _target(lake, settings.target) or _tables(
         lake, settings, followed, is_new_checked=not options

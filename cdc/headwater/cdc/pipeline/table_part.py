@@ -18,7 +18,7 @@ from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 
@@ -106,6 +106,16 @@ class TablePart(BatchPart):
                 )
         return batch
 
+    def _check_rows_before(self) -> None:
+        """Check that the log has what a changelog is made of."""
+        if not all(run.has_rows_before for run in self._runs):
+            raise Unsupported(
+                f"table {self._table.name} has changelog-producer=input, and the log of "
+                f"{self._lake_table.name} lacks rows as they were before updates; choose lookup or "
+                "full-compaction and read the table again: headwater cdc resnapshot "
+                f"{self._lake_table.name}"
+            )
+
     def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         if self.feed is not None:
             for batch in self.feed.batches():
@@ -117,6 +127,8 @@ class TablePart(BatchPart):
                 self._source, self._table, self._source_table, self._lake_table, self._seen
             )
         options = self._table.schema.options
+        if options.get("changelog-producer") == "input":
+            self._check_rows_before()
         log_rows = self.log_rows = LogRows(
             self._lake_table,
             self._runs,

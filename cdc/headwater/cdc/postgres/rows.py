@@ -19,7 +19,7 @@ from headwater.cdc.columns import BadDates, LogBytes, Nulls, Offsets, binary_col
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.postgres.messages import BODY_AT, Kind
 from headwater.cdc.postgres.packed_rows import PackedRows, RowsSlab
-from headwater.cdc.postgres.relations import Relation
+from headwater.cdc.postgres.relations import Relation, ReplicaIdentity
 from headwater.cdc.source.log_batches import LoggedRows
 from headwater.storage.errors import CorruptData
 from headwater.storage.rows.kinds import RowKind
@@ -82,6 +82,11 @@ class LogTableRows:
     def columns(self) -> Sequence[str]:
         """The names of the columns that the log has."""
         return self.relation.column_names
+
+    @property
+    def has_rows_before(self) -> bool:
+        """Whether the log has rows as they were before updates, and all columns of deleted ones."""
+        return self.relation.identity is ReplicaIdentity.FULL
 
     def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
         """Decode the rows.

@@ -75,10 +75,12 @@ class PostgresSource:
     Attributes:
         logs_cascades: That the log has the rows that foreign keys change.
         logs_statements: That the log has no statements that change tables.
+        logs_rows_before: That not all tables' logs have rows as they were before updates.
     """
 
     logs_cascades = True
     logs_statements = False
+    logs_rows_before = False
 
     def __init__(
         self,

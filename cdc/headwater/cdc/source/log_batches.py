@@ -59,6 +59,10 @@ class TableRows(Protocol):
     def columns(self) -> Sequence[str]:
         """The names of the columns that the log has."""
 
+    @property
+    def has_rows_before(self) -> bool:
+        """Whether the log has rows as they were before updates, and all columns of deleted ones."""
+
     def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
         """Decode the rows.
 

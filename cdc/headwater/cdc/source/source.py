@@ -189,6 +189,10 @@ class Source(Protocol):
         """
 
     @property
+    def logs_rows_before(self) -> bool:
+        """Whether the log of all tables has rows as they were before updates."""
+
+    @property
     def logs_statements(self) -> bool:
         """Whether the log has the statements that create, change and drop tables."""
 
