@@ -146,8 +146,8 @@ def changes(draw: st.DrawFn, columns: int, keys: int) -> Change:
 def tables_with_changes(draw: st.DrawFn) -> tuple[Relation, list[Change]]:
     columns = draw(st.sampled_from([0, 1, 2, 3, 5, 9]))
     keys = draw(st.integers(0, columns))
-    found = draw(st.lists(changes(columns, keys), max_size=12))
-    return relation_of(columns, keys), found
+    written = draw(st.lists(changes(columns, keys), max_size=12))
+    return relation_of(columns, keys), written
 
 
 @given(tables_with_changes(), st.integers(1, 500), st.integers(1, 8))
@@ -271,6 +271,7 @@ def test_descriptions_of_tables_are_read_as_they_were_written(
     assert relation == Relation(
         OID, NAME, ReplicaIdentity(identity), tuple(RelationColumn(*column) for column in columns)
     )
+    assert Relation.from_json(relation.to_json()) == relation
     for cut in range(1, len(body)):
         with pytest.raises(CorruptData):
             parse_relation(memoryview(body[:cut]))
