@@ -268,7 +268,8 @@ class LogStream:
             Unavailable: The connection is lost.
         """
         now = monotonic()
-        if not self._must_report and now < self._reported + _STATUS_SECONDS:
+        is_due = self._must_report or now >= self._reported + _STATUS_SECONDS
+        if self.ended or not is_due:
             return
         self._reported, self._must_report = now, False
         flushed = self._flushed
