@@ -190,6 +190,21 @@ def test_rows_of_other_tables_among_them_are_left_out(
     ]
 
 
+@given(st.lists(st.lists(st.text("ab", max_size=40), max_size=5), max_size=8), st.integers(1, 200))
+def test_rows_of_transactions_are_joined_in_their_order(
+    transactions: list[list[str]], slab_bytes: int
+) -> None:
+    rows = PackedRows(slab_bytes)
+    for texts in transactions:
+        messages = [Change("I", None, [text]).message() for text in texts]
+        rows.extend(packed(messages, slab_bytes, 2))
+    expected = [text for texts in transactions for text in texts]
+    assert rows.size == sum(len(Change("I", None, [text]).message()) for text in expected)
+    assert list(plain_rows(LogTableRows(relation_of(1), rows, as_text))) == [
+        (INSERT, {"c0": text}) for text in expected
+    ]
+
+
 def test_columns_that_rows_lack_are_named_once_for_all_of_their_kind() -> None:
     written = [
         Change("I", None, ("1", "a", "b")),

@@ -84,7 +84,7 @@ class MessageChunk(NamedTuple):
         sizes: How many bytes each message has.
     """
 
-    data: bytes | memoryview
+    data: bytes
     sizes: list[int]
 
 
