@@ -66,14 +66,15 @@ class PackedRows:
             self._slabs += others._slabs
             self._sealed_bytes += others._sealed_bytes
         if others._ends:
-            self._add(others._data, np.frombuffer(others._ends, np.int64))
+            several = len(others._ends) > 1
+            self._add(others._data, np.frombuffer(others._ends, np.int64) if several else None)
 
-    def _add(self, data: bytearray | memoryview, ends: npt.NDArray[np.int64]) -> None:
+    def _add(self, data: bytearray | memoryview, ends: npt.NDArray[np.int64] | None) -> None:
         if self._ends and len(self._data) + len(data) > MAX_LOG_BYTES:
             self._seal()
         before = len(self._data)
         self._data += data
-        if len(ends) == 1:
+        if ends is None:
             self._ends.append(len(self._data))
         else:
             self._ends.frombytes((ends + before).tobytes())

@@ -294,6 +294,8 @@ class LogReader:
 
     def _changes(self, transaction: _Transaction) -> list[Change]:
         """What a transaction does to tables besides their rows."""
+        if not transaction.redefined and not transaction.truncated:
+            return []
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *transaction.redefined.values(),
