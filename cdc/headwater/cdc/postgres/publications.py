@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from time import monotonic, sleep
 from typing import Any, LiteralString
 
 from psycopg import Connection, errors
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from headwater.cdc.model.tables import Finding, TableName
-from headwater.storage.errors import Conflict, Forbidden
+from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
 __all__ = ["create_publication", "drop_publication", "publication_findings", "publish_tables"]
 
@@ -37,6 +38,9 @@ _FILTERED: LiteralString = """
     JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
 """
+_NEXT_TRANSACTION: LiteralString = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_OLDEST_TRANSACTION: LiteralString = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_WAKE_SECONDS = 0.05
 _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'p'
@@ -47,6 +51,9 @@ def create_publication(
     connection: Connection[Any], name: str, tables: Sequence[TableName] | None
 ) -> None:
     """Create a publication of all changes of tables.
+
+    It must be there before the slot by which it is read. The source rejects updates and deletes of
+    published tables that have no replica identity, such as those without a primary key.
 
     Args:
         connection: A connection to the database.
@@ -67,22 +74,51 @@ def create_publication(
 
 
 def publish_tables(
-    connection: Connection[Any], name: str, tables: Collection[TableName]
+    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float = 60.0
 ) -> Sequence[TableName]:
     """Add tables to a publication that lacks them.
 
+    What a transaction changed before is not in the log, also if it is committed afterwards. So
+    those that run are waited for, also where an earlier call has added the tables: rows that are
+    read from then on have what the log lacks.
+
+    Args:
+        connection: A connection to the database that commits each statement.
+        name: The publication.
+        tables: The tables.
+        seconds: How long to wait at most.
+
     Returns:
-        The tables that were added: what changed them before is not in the log.
+        The tables that were added.
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
+        Unavailable: A transaction does not end.
     """
     published = _published(connection, name)
     added = sorted(table for table in tables if table not in published)
     if added:
         statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list(added))
         _run(connection, name, "change", statement)
+    _await_transactions(connection, name, seconds)
     return added
+
+
+def _await_transactions(connection: Connection[Any], name: str, seconds: float) -> None:
+    """Wait for the end of all transactions that have changed something until now."""
+    (after,) = connection.execute(_NEXT_TRANSACTION).fetchone() or (0,)
+    deadline = monotonic() + seconds
+    while True:
+        (oldest,) = connection.execute(_OLDEST_TRANSACTION).fetchone() or (after,)
+        if oldest >= after:
+            return
+        if monotonic() >= deadline:
+            raise Unavailable(
+                f"cannot change publication '{name}': a transaction that was begun before has "
+                f"not ended within {seconds:g} s, and what it has changed is not in the log; end "
+                "it (pg_stat_activity, pg_prepared_xacts), and try again"
+            )
+        sleep(_WAKE_SECONDS)
 
 
 def drop_publication(connection: Connection[Any], name: str) -> None:
