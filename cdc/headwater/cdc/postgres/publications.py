@@ -38,8 +38,21 @@ _FILTERED: LiteralString = """
     JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
 """
-_NEXT_TRANSACTION: LiteralString = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-_OLDEST_TRANSACTION: LiteralString = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+# Who has changed a table keeps it locked until the end of its transaction.
+_WRITERS: LiteralString = """
+    SELECT DISTINCT l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.granted
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+            'AccessExclusiveLock')
+        AND l.relation IN (
+            SELECT part.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+                ON wanted.schema = n.nspname AND wanted.name = c.relname
+            JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) part
+                ON true
+        )
+"""
 _WAKE_SECONDS = 0.05
 _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -79,8 +92,8 @@ def publish_tables(
     """Add tables to a publication that lacks them.
 
     What a transaction changed before is not in the log, also if it is committed afterwards. So
-    those that run are waited for, also where an earlier call has added the tables: rows that are
-    read from then on have what the log lacks.
+    those that have changed a table are waited for, also where an earlier call has added it: rows
+    that are read from then on have what the log lacks.
 
     Args:
         connection: A connection to the database that commits each statement.
@@ -93,32 +106,34 @@ def publish_tables(
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
-        Unavailable: A transaction does not end.
+        Unavailable: A transaction that has changed a table does not end.
     """
     published = _published(connection, name)
     added = sorted(table for table in tables if table not in published)
     if added:
         statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list(added))
         _run(connection, name, "change", statement)
-    _await_transactions(connection, name, seconds)
+    _await_writers(connection, name, tables, seconds)
     return added
 
 
-def _await_transactions(connection: Connection[Any], name: str, seconds: float) -> None:
-    """Wait for the end of all transactions that have changed something until now."""
-    (after,) = connection.execute(_NEXT_TRANSACTION).fetchone() or (0,)
+def _await_writers(
+    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float
+) -> None:
+    """Wait for the end of all transactions that have changed tables until now."""
+    names = [table.database for table in tables], [table.table for table in tables]
     deadline = monotonic() + seconds
-    while True:
-        (oldest,) = connection.execute(_OLDEST_TRANSACTION).fetchone() or (after,)
-        if oldest >= after:
-            return
+    waited_for = {writer for (writer,) in connection.execute(_WRITERS, names)}
+    while waited_for:
         if monotonic() >= deadline:
             raise Unavailable(
-                f"cannot change publication '{name}': a transaction that was begun before has "
-                f"not ended within {seconds:g} s, and what it has changed is not in the log; end "
-                "it (pg_stat_activity, pg_prepared_xacts), and try again"
+                f"cannot change publication '{name}': transactions that have changed "
+                f"{', '.join(map(str, sorted(tables)))} before have not ended within {seconds:g} "
+                "s, and the log lacks these changes; end them (pg_stat_activity, "
+                "pg_prepared_xacts), and try again"
             )
         sleep(_WAKE_SECONDS)
+        waited_for &= {writer for (writer,) in connection.execute(_WRITERS, names)}
 
 
 def drop_publication(connection: Connection[Any], name: str) -> None:
