@@ -104,10 +104,10 @@ def test_many_rows_of_a_transaction_stay_together_beyond_the_memory(log: SourceL
     with log.reader("t", known=[known], memory_bytes=100_000) as reader:
         batch = reader.read_batch(BatchLimits(60, bytes=1))
         assert batch.transactions == 1
-        found = contents([batch], "t").rows
+        rows_read = contents([batch], "t").rows
         reader.released()
-    assert [row["id"] for _, row in found] == [*map(str, range(rows)), "-1"]
-    assert found[777][1]["v"] == "row 777 with some text that takes up memory"
+    assert [row["id"] for _, row in rows_read] == [*map(str, range(rows)), "-1"]
+    assert rows_read[777][1]["v"] == "row 777 with some text that takes up memory"
 
 
 def test_a_restart_neither_repeats_nor_skips_a_transaction(log: SourceLog) -> None:
@@ -347,6 +347,32 @@ def test_a_full_identity_has_the_rows_before_and_their_long_values(log: SourceLo
         (AFTER, {"id": "1", "v": long, "x": "3"}),
         (DELETE, {"id": "1", "v": long, "x": "3"}),
     ]
+
+
+def test_a_row_before_has_the_default_of_a_later_column(log: SourceLog) -> None:
+    """MaterializeInc/materialize#23412: a default that was never written."""
+    log.database.run(
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+        "INSERT INTO t VALUES (1, 'a')",
+        "ALTER TABLE t ADD w int NOT NULL DEFAULT 7",
+        "UPDATE t SET v = 'b'",
+    )
+    with log.reader("t") as reader:
+        rows = contents(log.read(reader), "t").rows
+    assert rows[1:] == [
+        (BEFORE, {"id": "1", "v": "a", "w": "7"}),
+        (AFTER, {"id": "1", "v": "b", "w": "7"}),
+    ]
+
+
+def test_columns_that_the_source_computes_are_not_in_the_log(log: SourceLog) -> None:
+    log.database.run(
+        "CREATE TABLE g (id int PRIMARY KEY, v int GENERATED ALWAYS AS (id * 2) STORED)",
+        "INSERT INTO g VALUES (1)",
+    )
+    with log.reader("g") as reader:
+        (shape,) = contents(log.read(reader), "g").relations
+    assert shape.column_names == ("id",)
 
 
 def test_a_long_key_that_did_not_change_is_that_of_the_row_before(log: SourceLog) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from tests.cdc.postgres.conftest import PostgresDatabase
+from tests.cdc.postgres.logs import as_text, contents
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.publications import (
@@ -13,7 +16,9 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
-from headwater.storage.errors import Conflict, Forbidden
+from headwater.cdc.postgres.slots import LogSource, create_slot, log_position
+from headwater.cdc.postgres.transactions import open_log
+from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
 pytestmark = pytest.mark.postgresql
 
@@ -61,6 +66,37 @@ def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
     ]
     with pytest.raises(Conflict, match="does not exist"):
         publish_tables(tables.connection, "pub", [TableName("public", "missing")])
+
+
+def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
+    tables: PostgresDatabase,
+) -> None:
+    """A transaction that has changed a table before is committed afterwards."""
+    create_publication(tables.connection, "pub", [U])
+    start = create_slot(tables.connection, tables.name)
+    source = LogSource(tables.url, "the test's server", tables.name, "pub")
+    with tables.connect() as session, tables.connect() as other:
+        session.execute("INSERT INTO t VALUES (1)")
+        other.autocommit = True
+        # Changes of other tables do not matter.
+        publish_tables(other, "pub", [U], 0)
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"changed public\.t before have not ended"):
+                publish_tables(other, "pub", [T], 0)
+        with ThreadPoolExecutor(1) as threads:
+            added = threads.submit(publish_tables, other, "pub", [T])
+            session.execute("INSERT INTO t VALUES (2)")
+            session.commit()
+            assert added.result() == []
+        seen = tables.rows("SELECT id FROM t")
+        session.execute("INSERT INTO t VALUES (3)")
+    assert seen == [(1,), (2,)]
+    reader = open_log(source, tables.connection, start, is_selected=lambda _: True, convert=as_text)
+    reader.follow([T])
+    batch = reader.read_until(log_position(tables.connection))
+    reader.close()
+    # The first row is in what was seen only.
+    assert [row["id"] for _, row in contents([batch], "t").rows] == ["2", "3"]
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,8 @@ def changes(draw: st.DrawFn, columns: int, keys: int) -> Change:
 def tables_with_changes(draw: st.DrawFn) -> tuple[Relation, list[Change]]:
     columns = draw(st.sampled_from([0, 1, 2, 3, 5, 9]))
     keys = draw(st.integers(0, columns))
-    found = draw(st.lists(changes(columns, keys), max_size=12))
-    return relation_of(columns, keys), found
+    written = draw(st.lists(changes(columns, keys), max_size=12))
+    return relation_of(columns, keys), written
 
 
 @given(tables_with_changes(), st.integers(1, 500), st.integers(1, 8))
@@ -187,6 +187,21 @@ def test_rows_of_other_tables_among_them_are_left_out(
     rows = packed(messages, 1 << 20, chunk)
     assert list(plain_rows(LogTableRows(relation_of(1), rows, as_text))) == [
         (INSERT, {"c0": text}) for is_ours, text in written if is_ours
+    ]
+
+
+@given(st.lists(st.lists(st.text("ab", max_size=40), max_size=5), max_size=8), st.integers(1, 200))
+def test_rows_of_transactions_are_joined_in_their_order(
+    transactions: list[list[str]], slab_bytes: int
+) -> None:
+    rows = PackedRows(slab_bytes)
+    for texts in transactions:
+        messages = [Change("I", None, [text]).message() for text in texts]
+        rows.extend(packed(messages, slab_bytes, 2))
+    expected = [text for texts in transactions for text in texts]
+    assert rows.size == sum(len(Change("I", None, [text]).message()) for text in expected)
+    assert list(plain_rows(LogTableRows(relation_of(1), rows, as_text))) == [
+        (INSERT, {"c0": text}) for text in expected
     ]
 
 
@@ -271,6 +286,7 @@ def test_descriptions_of_tables_are_read_as_they_were_written(
     assert relation == Relation(
         OID, NAME, ReplicaIdentity(identity), tuple(RelationColumn(*column) for column in columns)
     )
+    assert Relation.from_json(relation.to_json()) == relation
     for cut in range(1, len(body)):
         with pytest.raises(CorruptData):
             parse_relation(memoryview(body[:cut]))

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cdc.postgres.conftest import PostgresDatabase
-from tests.cdc.postgres.logs import SourceLog, source_log
+from tests.cdc.postgres.logs import SourceLog, as_text, contents, name, source_log
 from tests.conftest import postgresql_server
 from tests.ports import free_port
 
 from headwater.cdc.postgres.log_stream import LogStream
 from headwater.cdc.postgres.slots import (
     LogSource,
+    await_slot,
     check_slot,
     create_slot,
     default_name,
@@ -25,6 +26,7 @@ from headwater.cdc.postgres.slots import (
     find_slot,
     log_position,
 )
+from headwater.cdc.postgres.transactions import open_log
 from headwater.storage.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 
 pytestmark = pytest.mark.postgresql
@@ -123,6 +125,29 @@ def test_a_user_without_the_attribute_replication_is_refused(log: SourceLog) -> 
         log.database.run(f"DROP ROLE {user}")
 
 
+def test_the_attribute_replication_is_enough(log: SourceLog) -> None:
+    user = f"reader_{log.database.name}"
+    url = log.database.url.replace("headwater@", f"{user}@")
+    log.database.run(f"CREATE ROLE {user} LOGIN REPLICATION", "INSERT INTO t VALUES (1)")
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            slot = f"{log.source.slot[:50]}_other"
+            source = replace(log.source, dsn=url, slot=slot)
+            start = create_slot(connection, slot)
+            log.database.run("INSERT INTO t VALUES (2)")
+            reader = open_log(
+                source, connection, start, is_selected=lambda _: True, convert=as_text
+            )
+            reader.follow([name("t")])
+            batch = reader.read_until(log_position(connection))
+            reader.close()
+            assert [row["id"] for _, row in contents([batch], "t").rows] == ["2"]
+            await_slot(connection, slot, 60)
+            drop_slot(connection, slot)
+    finally:
+        log.database.run(f"DROP ROLE {user}")
+
+
 def test_unknown_users_and_servers_are_told_apart(log: SourceLog) -> None:
     unknown = log.database.url.replace("headwater@", "nobody@")
     with pytest.raises(Forbidden, match='role "nobody" does not exist'):
@@ -130,7 +155,7 @@ def test_unknown_users_and_servers_are_told_apart(log: SourceLog) -> None:
     nowhere = f"postgresql://headwater@127.0.0.1:{free_port()}/x"
     with pytest.raises(Unavailable, match="the test's server cannot be reached"):
         LogStream(replace(log.source, dsn=nowhere), log.start)
-    with pytest.raises(Invalid, match="cannot be read"):
+    with pytest.raises(Invalid, match="is not a URL"):
         LogStream(replace(log.source, dsn="postgresql://[half"), log.start)
 
 

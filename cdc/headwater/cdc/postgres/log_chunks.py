@@ -25,7 +25,7 @@ class LogChunks:
     The thread also answers the server while its messages are not read: it does not wait for ever.
 
     Bytes of rows are kept until their batch is committed. A transaction may have more of them than
-    there is memory: beyond `memory_bytes` what comes is written to files, and read from there.
+    there is memory: beyond `memory_bytes` they are written to files, and read from there.
 
     Args:
         stream: The stream; it is closed with this.
@@ -96,12 +96,9 @@ class LogChunks:
             if isinstance(item, HeadwaterError):
                 self._queue.put(item)
                 raise item
-            if item is None:
-                self.ended = True
-            elif self.kept < self._memory_bytes:
+            if item is not None:
                 return item
-            else:
-                return MessageChunk(_on_disk(item.data), item.sizes)
+            self.ended = True
         return None
 
     def _read_ahead(self) -> None:

@@ -64,7 +64,15 @@ _NO_FILE = "58P01"
 _FORBIDDEN = ("28", "42501")
 # Lost connections, a lack of resources, a server that is shut down, and its operating system.
 _UNAVAILABLE = ("08", "53", "57P", "58")
-_REJECTIONS = ("password", "pg_hba.conf", "role ", "permission denied", "authentication")
+# In the text for a connection that is rejected, which has no code.
+_REJECTIONS = (
+    "password",
+    "must be superuser",
+    "pg_hba.conf",
+    "does not exist",
+    "permission denied",
+    "authentication",
+)
 _RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
 
 
@@ -76,7 +84,7 @@ class MessageChunk(NamedTuple):
         sizes: How many bytes each message has.
     """
 
-    data: bytes | memoryview
+    data: bytes
     sizes: list[int]
 
 
@@ -132,10 +140,12 @@ class LogStream:
     def _connected(self, dsn: str) -> pq.abc.PGconn:
         try:
             given = conninfo.conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError as error:
+        except psycopg.ProgrammingError:
+            # Its text may have the password.
             raise Invalid(
-                f"the address of the source at {self._address} cannot be read: {error}"
-            ) from error
+                f"the source at {self._address} cannot be reached: how to connect to it is not a "
+                "URL or connection string as libpq reads it; correct it"
+            ) from None
         options = f"{_DEFAULTS} {given.get('options') or ''} {_SESSION}"
         ours = {"options": options, "replication": "database", "client_encoding": "UTF8"}
         text = conninfo.make_conninfo("", **{**_CONNECTION, **given, **ours})
@@ -258,7 +268,8 @@ class LogStream:
             Unavailable: The connection is lost.
         """
         now = monotonic()
-        if not self._must_report and now < self._reported + _STATUS_SECONDS:
+        is_due = self._must_report or now >= self._reported + _STATUS_SECONDS
+        if self.ended or not is_due:
             return
         self._reported, self._must_report = now, False
         flushed = self._flushed
@@ -314,8 +325,8 @@ def meaning(source: str, state: str | None, text: str, slot: str = "") -> Headwa
         )
     if state.startswith(_FORBIDDEN):
         return Forbidden(
-            f"the source at {source} rejects the user: {text}; check the password, pg_hba.conf, "
-            "and that the user has the attribute REPLICATION"
+            f"the source at {source} rejects the connection: {text}; check the user, the password, "
+            "pg_hba.conf, and that the user has the attribute REPLICATION"
         )
     if state.startswith(_UNAVAILABLE):
         return Unavailable(f"the source at {source} cannot be reached: {text}; check that it runs")

@@ -82,12 +82,12 @@ class RowRun(NamedTuple):
     Attributes:
         oid: The table's OID.
         data: Their bytes, each with those of the stream before it.
-        ends: Where each message ends, from where the first begins.
+        ends: Where each message ends, from where the first begins; None if there is one message.
     """
 
     oid: int
     data: memoryview
-    ends: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64] | None
 
 
 class Begin(NamedTuple):
@@ -152,7 +152,8 @@ def frame(chunk: MessageChunk, source: str) -> Iterator[Message | RowRun]:
     )
     for oid, first, last, start, end in bounds:
         if oid >= 0:
-            yield RowRun(oid, view[start:end], ends[first : last + 1] - start)
+            run_ends = None if first == last else ends[first : last + 1] - start
+            yield RowRun(oid, view[start:end], run_ends)
         else:
             yield _message(view[start:end], source)
 

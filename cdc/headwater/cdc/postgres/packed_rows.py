@@ -46,19 +46,39 @@ class PackedRows:
     ) -> None:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
+        self._sealed_bytes = 0
         self._data, self._ends = bytearray(), array("q")
+
+    @property
+    def size(self) -> int:
+        """The bytes of all messages."""
+        return self._sealed_bytes + len(self._data)
 
     def add(self, run: RowRun) -> None:
         """Add the rows of messages."""
-        if self._ends and len(self._data) + len(run.data) > MAX_LOG_BYTES:
+        self._add(run.data, run.ends)
+
+    def extend(self, others: PackedRows) -> None:
+        """Add rows of the same shape, which are not used otherwise any more."""
+        if others._slabs:
+            if self._ends:
+                self._seal()
+            self._slabs += others._slabs
+            self._sealed_bytes += others._sealed_bytes
+        if others._ends:
+            several = len(others._ends) > 1
+            self._add(others._data, np.frombuffer(others._ends, np.int64) if several else None)
+
+    def _add(self, data: bytearray | memoryview, ends: npt.NDArray[np.int64] | None) -> None:
+        if self._ends and len(self._data) + len(data) > MAX_LOG_BYTES:
             self._seal()
-        data, before = self._data, len(self._data)
-        data += run.data
-        if len(run.ends) == 1:
-            self._ends.append(len(data))
+        before = len(self._data)
+        self._data += data
+        if ends is None:
+            self._ends.append(len(self._data))
         else:
-            self._ends.frombytes((run.ends + before).tobytes())
-        if len(data) >= self._slab_bytes:
+            self._ends.frombytes((ends + before).tobytes())
+        if len(self._data) >= self._slab_bytes:
             self._seal()
 
     def slabs(self) -> Iterator[RowsSlab]:
@@ -69,6 +89,7 @@ class PackedRows:
 
     def _seal(self) -> None:
         data = self._data
+        self._sealed_bytes += len(data)
         data += bytes(PADDING)
         stored = data if self._store is None else self._store(data)
         self._slabs.append(RowsSlab(stored, np.frombuffer(self._ends, np.int64)))

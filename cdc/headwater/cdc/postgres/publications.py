@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from time import monotonic, sleep
 from typing import Any, LiteralString
 
 from psycopg import Connection, errors
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from headwater.cdc.model.tables import Finding, TableName
-from headwater.storage.errors import Conflict, Forbidden
+from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
 __all__ = ["create_publication", "drop_publication", "publication_findings", "publish_tables"]
 
@@ -37,6 +38,22 @@ _FILTERED: LiteralString = """
     JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
 """
+# Who has changed a table keeps it locked until the end of its transaction.
+_WRITERS: LiteralString = """
+    SELECT DISTINCT l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.granted
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+            'AccessExclusiveLock')
+        AND l.relation IN (
+            SELECT part.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+                ON wanted.schema = n.nspname AND wanted.name = c.relname
+            JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) part
+                ON true
+        )
+"""
+_WAKE_SECONDS = 0.05
 _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'p'
@@ -47,6 +64,9 @@ def create_publication(
     connection: Connection[Any], name: str, tables: Sequence[TableName] | None
 ) -> None:
     """Create a publication of all changes of tables.
+
+    It must be there before the slot by which it is read. The source rejects updates and deletes of
+    published tables that have no replica identity, such as those without a primary key.
 
     Args:
         connection: A connection to the database.
@@ -67,22 +87,53 @@ def create_publication(
 
 
 def publish_tables(
-    connection: Connection[Any], name: str, tables: Collection[TableName]
+    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float = 60.0
 ) -> Sequence[TableName]:
     """Add tables to a publication that lacks them.
 
+    What a transaction changed before is not in the log, also if it is committed afterwards. So
+    those that have changed a table are waited for, also where an earlier call has added it: rows
+    that are read from then on have what the log lacks.
+
+    Args:
+        connection: A connection to the database that commits each statement.
+        name: The publication.
+        tables: The tables.
+        seconds: How long to wait at most.
+
     Returns:
-        The tables that were added: what changed them before is not in the log.
+        The tables that were added.
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
+        Unavailable: A transaction that has changed a table does not end.
     """
     published = _published(connection, name)
     added = sorted(table for table in tables if table not in published)
     if added:
         statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list(added))
         _run(connection, name, "change", statement)
+    _await_writers(connection, name, tables, seconds)
     return added
+
+
+def _await_writers(
+    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float
+) -> None:
+    """Wait for the end of all transactions that have changed tables until now."""
+    names = [table.database for table in tables], [table.table for table in tables]
+    deadline = monotonic() + seconds
+    waited_for = {writer for (writer,) in connection.execute(_WRITERS, names)}
+    while waited_for:
+        if monotonic() >= deadline:
+            raise Unavailable(
+                f"cannot change publication '{name}': transactions that have changed "
+                f"{', '.join(map(str, sorted(tables)))} before have not ended within {seconds:g} "
+                "s, and the log lacks these changes; end them (pg_stat_activity, "
+                "pg_prepared_xacts), and try again"
+            )
+        sleep(_WAKE_SECONDS)
+        waited_for &= {writer for (writer,) in connection.execute(_WRITERS, names)}
 
 
 def drop_publication(connection: Connection[Any], name: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from headwater.cdc.ddl.changes import Change
@@ -70,6 +71,22 @@ class Relation:
     def key_names(self) -> tuple[str, ...]:
         """The columns that the log has of deleted rows, and of rows whose key is updated."""
         return tuple(column.name for column in self.columns if column.is_key)
+
+    def to_json(self) -> str:
+        """The table as JSON, to be recorded."""
+        columns = [[*astuple(column)] for column in self.columns]
+        return json.dumps([self.oid, *self.name, self.identity.value, columns])
+
+    @staticmethod
+    def from_json(text: str) -> Relation:
+        """Read what `to_json` has written."""
+        oid, schema, table, identity, columns = json.loads(text)
+        return Relation(
+            oid,
+            TableName(schema, table),
+            ReplicaIdentity(identity),
+            tuple(RelationColumn(*column) for column in columns),
+        )
 
 
 @dataclass(frozen=True, slots=True)

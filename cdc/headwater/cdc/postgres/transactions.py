@@ -19,7 +19,7 @@ from psycopg import Connection
 from headwater.cdc.ddl import Change, CreateTable, RenameTables, Truncate
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.log_chunks import LogChunks
-from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
+from headwater.cdc.postgres.log_stream import LogStream
 from headwater.cdc.postgres.messages import (
     Begin,
     Kind,
@@ -61,18 +61,18 @@ class _Transaction:
     Attributes:
         begin: Where its commit record begins, and when it was committed.
         end: Where that ends; 0 until it was read.
-        runs: Rows of selected tables, in order.
+        rows: Rows of selected tables by the tables' OIDs, each with its description.
         redefined: Tables that it describes otherwise than before, by their OIDs.
         truncated: The OIDs of tables that it empties.
         rereads: Tables whose rows it describes in two ways.
         is_announced: Whether its changes were in a batch.
     """
 
-    __slots__ = ("begin", "end", "is_announced", "redefined", "rereads", "runs", "truncated")
+    __slots__ = ("begin", "end", "is_announced", "redefined", "rereads", "rows", "truncated")
 
     def __init__(self, begin: Begin) -> None:
         self.begin, self.end = begin, 0
-        self.runs: list[tuple[Relation, RowRun]] = []
+        self.rows: dict[int, tuple[Relation, PackedRows]] = {}
         self.redefined: dict[int, Redefined] = {}
         self.truncated: dict[int, None] = {}
         self.rereads: dict[TableName | None, str] = {}
@@ -80,19 +80,19 @@ class _Transaction:
 
     def changed_tables(self) -> set[TableName | None]:
         """The tables whose rows it changes, or may change."""
-        return {relation.name for relation, _ in self.runs} | self.rereads.keys()
+        return {relation.name for relation, _ in self.rows.values()} | self.rereads.keys()
 
     def leave_out(self, names: Collection[TableName]) -> bool:
         """Leave the rows of tables out; whether there were any."""
-        kept = [(relation, run) for relation, run in self.runs if relation.name not in names]
-        has_some = len(kept) < len(self.runs)
-        self.runs = kept
-        return has_some
+        left = [oid for oid, (relation, _) in self.rows.items() if relation.name in names]
+        for oid in left:
+            del self.rows[oid]
+        return bool(left)
 
     @property
     def size(self) -> int:
         """The bytes of its rows."""
-        return sum(len(run.data) for _, run in self.runs)
+        return sum(rows.size for _, rows in self.rows.values())
 
 
 class PostgresLogReader:
@@ -125,8 +125,6 @@ class PostgresLogReader:
         # Until where all transactions are in batches.
         self._lsn = start.lsn
         self._messages: Iterator[Message | RowRun] = iter(())
-        # How many bytes the messages take in memory, those that are not kept among them.
-        self._chunk_bytes = 0
         self._open: _Transaction | None = None
         # Read, but of the next batch.
         self._held: deque[_Transaction] = deque()
@@ -138,9 +136,6 @@ class PostgresLogReader:
         self._known_names: dict[TableName, Relation] = {}
         for relation in known:
             self._remember(relation)
-        # The table of the last rows that were merged, and where its rows are gathered.
-        self._last_relation: Relation | None = None
-        self._last_rows: PackedRows | None = None
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -291,7 +286,6 @@ class PostgresLogReader:
         return frozenset(changed) if is_reached else None
 
     def _new_batch(self) -> LogBatch:
-        self._last_relation = self._last_rows = None
         return LogBatch(self._position, self._position)
 
     def _ended(self, batch: LogBatch, end: LogPosition) -> LogBatch:
@@ -309,30 +303,27 @@ class PostgresLogReader:
         batch.source_time = transaction.begin.time
         if transaction.rereads:
             batch.rereads |= transaction.rereads
-        runs = transaction.runs[::-1]
-        transaction.runs.clear()
-        while runs:
-            # What is packed is not kept as it came.
-            relation, run = runs.pop()
-            if relation is not self._last_relation:
-                self._last_relation, self._last_rows = relation, self._rows_of(batch, relation)
-            if self._last_rows is not None:
-                self._last_rows.add(run)
-                batch.size += len(run.data)
+        for relation, rows in transaction.rows.values():
+            if relation.name in self._tables:
+                batch.size += rows.size
+                self._add_rows(batch, relation, rows)
+            else:
+                self._chunks.kept -= rows.size
 
-    def _rows_of(self, batch: LogBatch, relation: Relation) -> PackedRows | None:
-        """Where a batch gathers rows of a table; None where it does not."""
-        if relation.name not in self._tables:
-            return None
+    def _add_rows(self, batch: LogBatch, relation: Relation, rows: PackedRows) -> None:
         runs = batch.rows.setdefault(relation.name, [])
         last = runs[-1] if runs else None
-        if not isinstance(last, LogTableRows) or last.relation != relation:
-            last = LogTableRows(relation, PackedRows(store=self._chunks.store), self._convert)
-            runs.append(last)
-        return last.rows
+        if isinstance(last, LogTableRows) and (
+            last.relation is relation or last.relation == relation
+        ):
+            last.rows.extend(rows)
+        else:
+            runs.append(LogTableRows(relation, rows, self._convert))
 
     def _changes(self, transaction: _Transaction) -> list[Change]:
         """What a transaction does to tables besides their rows."""
+        if not transaction.redefined and not transaction.truncated:
+            return []
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *(change for each in transaction.redefined.values() for change in self._told(each)),
@@ -379,24 +370,19 @@ class PostgresLogReader:
             chunk = self._chunks.next(deadline, should_end)
             if chunk is None:
                 return None
-            self._begin_chunk(chunk)
-
-    def _begin_chunk(self, chunk: MessageChunk) -> None:
-        self._chunk_bytes = len(chunk.data) if isinstance(chunk.data, bytes) else 0
-        self._messages = frame(chunk, self._chunks.source)
+            self._messages = frame(chunk, self._chunks.source)
 
     def _read_run(self, run: RowRun) -> None:
         """Take rows of one table."""
-        relation = self._relation(run.oid)
         transaction = self._transaction("rows")
-        if relation is None:
-            return
-        size = len(run.data)
-        if 2 * size < self._chunk_bytes:
-            # What else came with them is not kept.
-            run = RowRun(run.oid, memoryview(bytes(run.data)), run.ends)
-        transaction.runs.append((relation, run))
-        self._chunks.kept += size
+        entry = transaction.rows.get(run.oid)
+        if entry is None:
+            relation = self._relation(run.oid)
+            if relation is None:
+                return
+            entry = transaction.rows[run.oid] = relation, PackedRows(store=self._chunks.store)
+        entry[1].add(run)
+        self._chunks.kept += len(run.data)
 
     def _read(self, message: Message) -> _Transaction | None:
         """Take a message without rows; the transaction if it ends with it."""
@@ -460,19 +446,20 @@ class PostgresLogReader:
         before = self._known_oids.get(relation.oid) or self._known_names.get(relation.name)
         if before == relation or (before is None and not is_selected):
             return
+        names = {relation.name}
+        if before is not None:
+            self._forget(before)
+            names.add(before.name)
+        if is_selected:
+            self._remember(relation)
         earlier = transaction.redefined.get(relation.oid)
         if earlier is not None:
             before = earlier.before
         transaction.redefined[relation.oid] = Redefined(relation.name, relation, before)
-        names = {relation.name} if before is None else {relation.name, before.name}
         if transaction.leave_out(names):
             transaction.rereads[relation.name] = (
                 "a transaction changed rows of the table and altered it after that"
             )
-        if before is not None:
-            self._forget(before)
-        if is_selected:
-            self._remember(relation)
 
     def _remember(self, relation: Relation) -> None:
         self._known_oids[relation.oid] = self._known_names[relation.name] = relation

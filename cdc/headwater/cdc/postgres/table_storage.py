@@ -1,0 +1,119 @@
+"""How a server stores tables, which tells of changes of rows that are not in its log.
+
+The log has no rows that a statement rewrites as a whole, as ``ALTER COLUMN … TYPE`` does, also
+where the type stays. It has no rows of partitions that are attached to a table, detached or
+dropped, and with ``publish_via_partition_root`` no truncation of single partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, LiteralString
+
+from psycopg import Connection
+
+from headwater.cdc.model.tables import TableName
+
+__all__ = ["StoredPart", "TableStorage", "read_storage"]
+
+# A partition that was created as one has its system columns from the transaction that made it one.
+# A partition of a partition may have come with that.
+_QUERY: LiteralString = """
+    SELECT n.nspname, c.relname, c.oid::bigint, part.oid::bigint,
+        coalesce(pg_relation_filenode(part.oid), 0)::bigint,
+        (SELECT string_agg(a.attnum || ':' || a.xmin, ',' ORDER BY a.attnum)
+            FROM pg_attribute a WHERE a.attrelid = part.oid AND a.attnum > 0),
+        NOT EXISTS (
+            SELECT FROM pg_inherits i JOIN pg_attribute a ON a.attrelid = i.inhrelid
+            WHERE i.inhrelid = part.oid AND i.inhparent = c.oid
+                AND i.xmin = a.xmin AND a.attnum = -1
+        )
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+        ON wanted.schema = n.nspname AND wanted.name = c.relname
+    JOIN LATERAL (
+        SELECT c.oid WHERE c.relkind <> 'p'
+        UNION ALL
+        SELECT t.relid FROM pg_partition_tree(c.oid) t WHERE c.relkind = 'p' AND t.isleaf
+    ) part ON true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A table's rows as they are stored, or those of one of its partitions.
+
+    Attributes:
+        file: The number of its file: another one after each rewrite, and after a truncation.
+        columns: The transactions that have defined its columns.
+        is_attached: Whether it may have had rows before it was a part of the table.
+    """
+
+    file: int
+    columns: str
+    is_attached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableStorage:
+    """How a table is stored.
+
+    Attributes:
+        oid: The table's OID.
+        parts: The table, or its partitions, by their OIDs.
+    """
+
+    oid: int
+    parts: Mapping[int, StoredPart]
+
+    def silent_change(self, after: TableStorage) -> str | None:
+        """Why the table's rows may have changed without the log's knowledge; None if not.
+
+        The log has a change of the table's OID, and truncations and changed columns of the table
+        itself. ``VACUUM FULL`` and ``CLUSTER`` of a partition are not told from a truncation.
+
+        Args:
+            after: How the table is stored later.
+        """
+        if self.oid != after.oid:
+            return None
+        if self.parts.keys() - after.parts.keys():
+            return "partitions were detached or dropped"
+        for oid, part in after.parts.items():
+            before = self.parts.get(oid)
+            if before is None:
+                if part.is_attached:
+                    return "partitions were attached"
+            elif part.file != before.file:
+                if part.columns != before.columns:
+                    return "a statement has rewritten its rows"
+                if oid != self.oid:
+                    return "a partition was truncated or rewritten"
+        return None
+
+    def to_json(self) -> str:
+        """How the table is stored, as JSON to be recorded."""
+        return json.dumps([self.oid, [[oid, *astuple(part)] for oid, part in self.parts.items()]])
+
+    @staticmethod
+    def from_json(text: str) -> TableStorage:
+        """Read what `to_json` has written."""
+        oid, parts = json.loads(text)
+        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts})
+
+
+def read_storage(
+    connection: Connection[Any], tables: Collection[TableName]
+) -> Mapping[TableName, TableStorage]:
+    """How some tables are stored; those that are not there are left out.
+
+    A partitioned table without partitions is left out.
+    """
+    schemas, names = [name.database for name in tables], [name.table for name in tables]
+    parts: dict[tuple[TableName, int], dict[int, StoredPart]] = {}
+    for schema, name, oid, part, *stored in connection.execute(_QUERY, [schemas, names]):
+        parts.setdefault((TableName(schema, name), oid), {})[part] = StoredPart(*stored)
+    return {name: TableStorage(oid, found) for (name, oid), found in parts.items()}
