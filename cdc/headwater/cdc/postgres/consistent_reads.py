@@ -46,8 +46,8 @@ from time import monotonic, sleep
 import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.postgres.catalog import check_definition, quoted_table
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.postgres.catalog import Tables, check_definition, quoted_table, read_tables
 from headwater.cdc.postgres.key_ranges import (
     Bound,
     KeyRange,
@@ -56,10 +56,12 @@ from headwater.cdc.postgres.key_ranges import (
     source_rows,
 )
 from headwater.cdc.postgres.key_rows import missing_keys, read_keys
+from headwater.cdc.postgres.positions import LogPosition, lsn_text, parse_lsn
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.types import TypeMapping
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
-__all__ = ["ConsistentRead", "LoggedTransactions", "Snapshot", "consistent_read"]
+__all__ = ["LoggedTransactions", "PostgresRead", "PostgresRowReader", "Snapshot"]
 
 _VISIBLE_SECONDS = 60.0
 _RETRY_SECONDS = 0.01
@@ -179,26 +181,45 @@ class Snapshot:
         return whole < self.xmax and whole not in self.running
 
 
-class ConsistentRead:
+class PostgresRead:
     """A transaction that sees a table with all changes up to a position at least.
 
+    It begins with `check`; before that, each question is answered as things are.
+
+    Args:
+        server: A connection that nobody else uses meanwhile.
+        after: The position, which was received, or is the server's own.
+        may_be_committed: Whether the commit of a transaction that runs may be before the position.
+        seconds: How long to wait for transactions that do not end.
+
     Attributes:
-        server: Its connection.
+        server: The connection.
         snapshot: Which transactions are seen; None before `check`.
     """
 
     def __init__(
         self,
         server: PostgresServer,
-        after: int,
+        after: LogPosition,
         may_be_committed: Callable[[int], bool],
         seconds: float,
     ) -> None:
         self.server = server
         self._after, self._may_be_committed, self._seconds = after, may_be_committed, seconds
         self._is_begun = False
-        self._settled: int | None = None
+        self._settled: LogPosition | None = None
         self.snapshot: Snapshot | None = None
+
+    def tables(
+        self,
+        wanted: Collection[TableName] | None = None,
+        *,
+        mapping: Collection[str] = (),
+        without_key: bool = False,
+    ) -> Tables:
+        """The tables as they are defined, see `read_tables`."""
+        choices = [TypeMapping(name) for name in mapping]
+        return read_tables(self.server, wanted, mapping=choices, without_key=without_key)
 
     def check(self, table: SourceTable) -> None:
         """See a table, check that it has the known columns, and keep them while it is read.
@@ -229,31 +250,31 @@ class ConsistentRead:
             f"table {table.name} of the source is replaced all the time; read it again later"
         )
 
-    def settled(self) -> int:
-        """The position that has all that the transaction sees, in bytes of the log.
+    def settled(self) -> LogPosition:
+        """A position that has all that the transaction sees, and statements about its tables.
 
         Raises:
             Unavailable: The connection is lost.
         """
         return self._see()[0] if self._settled is None else self._settled
 
-    def ranges(
+    def key_ranges(
         self, table: SourceTable, rows: int, after: Bound | None = None
     ) -> Iterator[KeyRange]:
         """Divide a table, see `key_ranges`. Before `check`, no transaction stays open for it."""
         return key_ranges(self.server, table, rows, after)
 
-    def range(
-        self, table: SourceTable, part: KeyRange, bad_values: BadDates = BadDates.FAIL
+    def rows(
+        self, table: SourceTable, part: KeyRange, bad_dates: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of a range, see `read_range`."""
-        return read_range(self.server, table, part, bad_values)
+        return read_range(self.server, table, part, bad_dates)
 
-    def keys(
-        self, table: SourceTable, keys: pa.Table, bad_values: BadDates = BadDates.FAIL
+    def rows_of_keys(
+        self, table: SourceTable, keys: pa.Table, bad_dates: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of some keys, see `read_keys`."""
-        return read_keys(self.server, table, keys, bad_values)
+        return read_keys(self.server, table, keys, bad_dates)
 
     def missing_keys(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         """Return the keys that the source does not have, see `missing_keys`."""
@@ -299,47 +320,54 @@ class ConsistentRead:
         rows = self.server.rows(_WRITERS, [list(oids)])
         return [(str(virtual), int(str(number))) for virtual, number in rows]
 
-    def _see(self) -> tuple[int, Snapshot]:
+    def _see(self) -> tuple[LogPosition, Snapshot]:
         """See the source: the position that has all that is seen, and the snapshot."""
-        ((snapshot, inserted, flushed),) = self.server.rows(
-            "SELECT pg_current_snapshot()::text,"
-            " (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,"
-            " (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint"
+        ((snapshot, end),) = self.server.rows(
+            "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
         )
-        if int(str(flushed)) < self._after:
+        position = self._after.at(parse_lsn(str(end)))
+        if not position.contains(self._after):
             raise Unavailable(
-                f"the source at {self.server.address} is at byte {flushed} of its log, and "
-                f"{self._after} was read before; check that it is the server that was read before"
+                f"the source at {self.server.address} has its log up to {end}, and was read up to "
+                f"{lsn_text(self._after.lsn)}; check that it is the server that was read before"
             )
-        return int(str(inserted)), Snapshot.from_text(str(snapshot))
+        return position, Snapshot.from_text(str(snapshot))
 
 
-@contextmanager
-def consistent_read(
-    server: PostgresServer,
-    after: int,
-    may_be_committed: Callable[[int], bool] = lambda _: True,
-    *,
-    seconds: float = _VISIBLE_SECONDS,
-) -> Iterator[ConsistentRead]:
-    """See tables of the source with all changes that were received up to a position.
+class PostgresRowReader:
+    """A connection that reads rows, in one transaction after the other.
 
     Args:
-        server: A connection that nobody else uses meanwhile; it stays open.
-        after: The position, in bytes of the log. It was received, or is the server's own.
-        may_be_committed: Whether the commit of a transaction that runs may be before the position,
-            see `LoggedTransactions.may_have`. By default all writers of a table are waited for.
+        server: The connection; nobody else uses it meanwhile.
+        may_be_committed: Whether the commit of a transaction that runs may have been received, see
+            `LoggedTransactions.may_have`. By default all writers of a table are waited for.
         seconds: How long to wait for transactions that do not end.
-
-    Raises:
-        Unavailable: The connection is lost.
     """
-    read = ConsistentRead(server, after, may_be_committed, seconds)
-    try:
-        yield read
-    except BaseException:
-        # The connection may be lost, or in the middle of a result.
-        with suppress(HeadwaterError):
-            read.end()
-        raise
-    read.end()
+
+    def __init__(
+        self,
+        server: PostgresServer,
+        may_be_committed: Callable[[int], bool] = lambda _: True,
+        seconds: float = _VISIBLE_SECONDS,
+    ) -> None:
+        self._server, self._may_be_committed, self._seconds = server, may_be_committed, seconds
+
+    @contextmanager
+    def consistent_read(self, after: LogPosition) -> Iterator[PostgresRead]:
+        """See tables with all changes that were received up to a position.
+
+        Args:
+            after: The position: it was received, or is the server's own.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        read = PostgresRead(self._server, after, self._may_be_committed, self._seconds)
+        try:
+            yield read
+        except BaseException:
+            # The connection may be lost, or in the middle of a result.
+            with suppress(HeadwaterError):
+                read.end()
+            raise
+        read.end()
