@@ -47,7 +47,13 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.postgres.catalog import Tables, check_definition, quoted_table, read_tables
+from headwater.cdc.postgres.catalog import (
+    Tables,
+    check_definition,
+    quoted,
+    quoted_table,
+    read_tables,
+)
 from headwater.cdc.postgres.key_ranges import (
     Bound,
     KeyRange,
@@ -283,6 +289,18 @@ class PostgresRead:
         """Return the keys that the source does not have, see `missing_keys`."""
         assert self.snapshot is not None
         return missing_keys(self.server, table, keys)
+
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        """Whether any row has a value in some columns.
+
+        Rows that were there when a column was added have its default, without an event. Without
+        values now, those that had one have lost it by changes that are in the log.
+        """
+        assert self.snapshot is not None
+        conditions = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
+        source = source_rows(self.server, table)
+        ((exists,),) = self.server.rows(f"SELECT EXISTS (SELECT FROM {source} WHERE {conditions})")
+        return bool(exists)
 
     def end(self) -> None:
         """End the transaction, if one has begun.
