@@ -15,6 +15,8 @@ from tests.conftest import postgresql_server
 _SETTINGS = (
     *("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50"),
     *("wal_sender_timeout=5s", "max_prepared_transactions=10", "logical_decoding_work_mem=1MB"),
+    # What is committed is sent at once.
+    "synchronous_commit=on",
 )
 
 
