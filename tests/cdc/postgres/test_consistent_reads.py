@@ -13,7 +13,12 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.catalog import read_tables
-from headwater.cdc.postgres.consistent_reads import LoggedTransactions, Snapshot, consistent_read
+from headwater.cdc.postgres.consistent_reads import (
+    LoggedTransactions,
+    PostgresRowReader,
+    Snapshot,
+)
+from headwater.cdc.postgres.positions import LogPosition, parse_lsn
 from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Conflict, Unavailable
@@ -21,6 +26,7 @@ from headwater.storage.errors import Conflict, Unavailable
 pytestmark = pytest.mark.postgresql
 
 READS = 25
+START = LogPosition(1, 1, 0)
 BUSY = "SELECT pg_sleep(3600)"
 MODES = ("on", "off", "local", "remote_apply")
 
@@ -48,9 +54,9 @@ def ids(
     may_be_committed: Callable[[int], bool] = lambda _: True,
     seconds: float = 60,
 ) -> set[int]:
-    with consistent_read(server, 0, may_be_committed, seconds=seconds) as read:
+    with PostgresRowReader(server, may_be_committed, seconds).consistent_read(START) as read:
         read.check(table)
-        batches = list(read.range(table, KeyRange()))
+        batches = list(read.rows(table, KeyRange()))
     return {number for batch in batches for number in batch.column("id").to_pylist()}
 
 
@@ -90,18 +96,30 @@ def unanswered_commits(postgres: PostgresDatabase) -> Iterator[None]:
     """Commits are logged, and wait for a standby that does not exist; they end with this."""
     postgres.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     try:
-        _reload(postgres, "nobody")
+        postgres.rows("SELECT pg_reload_conf()")
+        # A process of the server reads the setting for all the others.
+        while not is_commit_waiting(postgres):
+            pass
         yield
     finally:
         postgres.run("ALTER SYSTEM RESET synchronous_standby_names")
-        _reload(postgres, "")
+        postgres.rows("SELECT pg_reload_conf()")
 
 
-def _reload(postgres: PostgresDatabase, expected: str) -> None:
-    postgres.rows("SELECT pg_reload_conf()")
-    # Each session reads the settings again before its next statement.
-    while postgres.value("SHOW synchronous_standby_names") != expected:
-        pass
+def is_commit_waiting(postgres: PostgresDatabase) -> bool:
+    """Whether a commit waits for a standby."""
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute("SET synchronous_commit = on")
+        commit = "SELECT pg_logical_emit_message(true, '', '')"
+        thread = Thread(target=session.execute, args=[commit])
+        thread.start()
+        waiting = f"pg_stat_activity WHERE pid = {session.info.backend_pid} AND "
+        is_waiting = False
+        while thread.is_alive() and not is_waiting:
+            is_waiting = bool(postgres.rows(f"SELECT 1 FROM {waiting} wait_event = 'SyncRep'"))
+        postgres.rows(f"SELECT pg_cancel_backend(pid) FROM {waiting} wait_event = 'SyncRep'")
+        thread.join()
+    return is_waiting
 
 
 def test_a_commit_that_was_received_is_waited_for(
@@ -302,29 +320,46 @@ def test_what_is_seen_is_before_the_position(
     postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
 ) -> None:
     postgres.run("SET synchronous_commit = off", "INSERT INTO t VALUES (1, 'b')")
-    with consistent_read(server, 0) as read:
+    with PostgresRowReader(server).consistent_read(START) as read:
         read.check(table)
         settled = read.settled()
         postgres.run("INSERT INTO t VALUES (2, 'c')")
         assert read.settled() == settled
-        (batch,) = read.range(table, KeyRange())
+        (batch,) = read.rows(table, KeyRange())
         assert sorted(batch.column("id").to_pylist()) == [0, 1]
-    end = "(pg_current_wal_insert_lsn() - '0/0')::bigint"
-    assert settled < postgres.value(f"SELECT {end}")
-    with consistent_read(server, 0) as read:
-        assert read.settled() <= postgres.value(f"SELECT {end}")
+    end = "SELECT pg_current_wal_insert_lsn()::text"
+    assert settled.lsn < parse_lsn(postgres.value(end))
+    assert settled.contains(START)
+    with PostgresRowReader(server).consistent_read(settled) as read:
+        assert settled.lsn < read.settled().lsn <= parse_lsn(postgres.value(end))
+        read.check(table)
+    later = settled.at(1 << 60)
     with (
-        pytest.raises(Unavailable, match=f"and {1 << 60} was read before"),
-        consistent_read(server, 1 << 60) as read,
+        pytest.raises(Unavailable, match="and was read up to 10000000/0; check that it is the"),
+        PostgresRowReader(server).consistent_read(later) as read,
     ):
         read.check(table)
+
+
+def test_tables_that_a_read_finds(postgres: PostgresDatabase, server: PostgresServer) -> None:
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY, v varchar(3))", "CREATE TABLE u (id int)")
+    with PostgresRowReader(server).consistent_read(START) as read:
+        tables = read.tables({TableName("public", "t")}, mapping=["char-to-string"])
+        assert [str(column.type) for column in tables.followed[0].columns] == [
+            "INT NOT NULL",
+            "STRING",
+        ]
+        assert len(read.tables().findings) == 1
+        # A bound that is asked for before the table is checked keeps nobody from changing it.
+        assert len(list(read.key_ranges(tables.followed[0], 10))) == 1
+        postgres.run("DROP TABLE t")
 
 
 def test_transactions_that_are_seen(
     postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
 ) -> None:
     seen = postgres.value("INSERT INTO t VALUES (1, 'b') RETURNING xmin::text::bigint")
-    with postgres.connect() as early, consistent_read(server, 0) as read:
+    with postgres.connect() as early, PostgresRowReader(server).consistent_read(START) as read:
         statement = b"INSERT INTO t VALUES (2, 'c') RETURNING xmin::text::bigint"
         ((running,),) = early.execute(statement).fetchall()
         postgres.run("INSERT INTO t VALUES (3, 'd')")
@@ -335,7 +370,7 @@ def test_transactions_that_are_seen(
         assert read.snapshot.sees(seen)
         assert not read.snapshot.sees(running)
         assert not read.snapshot.sees(later)
-        (batch,) = read.range(table, KeyRange())
+        (batch,) = read.rows(table, KeyRange())
         assert sorted(batch.column("id").to_pylist()) == [0, 1, 3]
 
 
@@ -374,26 +409,26 @@ def test_a_definition_stays_while_a_table_is_read(
     postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
 ) -> None:
     for statement in ("TRUNCATE t", "ALTER TABLE t ALTER COLUMN v TYPE varchar", "DROP TABLE t"):
-        with consistent_read(server, 0) as read:
+        with PostgresRowReader(server).consistent_read(START) as read:
             read.check(table)
             postgres.run("SET lock_timeout = '1ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 postgres.run(statement)
-            (batch,) = read.range(table, KeyRange())
+            (batch,) = read.rows(table, KeyRange())
             assert batch.num_rows == 1
 
 
 def test_a_table_is_not_seen_as_before_a_statement_that_rewrote_it(
     postgres: PostgresDatabase, server: PostgresServer, table: SourceTable
 ) -> None:
-    with consistent_read(server, 0) as read:
+    with PostgresRowReader(server).consistent_read(START) as read:
         # The snapshot of a transaction is taken with the first table, after its lock.
         read.check(table)
         postgres.run("CREATE TABLE u AS SELECT id FROM t", "ALTER TABLE u ADD PRIMARY KEY (id)")
         other = known(PostgresServer(server.address), "u")
         postgres.run("ALTER TABLE u ALTER COLUMN id TYPE int USING id + 1")
         read.check(other)
-        (batch,) = read.range(other, KeyRange())
+        (batch,) = read.rows(other, KeyRange())
         assert batch.column("id").to_pylist() == [1]
 
 

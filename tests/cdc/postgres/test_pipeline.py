@@ -298,3 +298,54 @@ def test_names_that_change_while_the_log_is_read(
     follower.once()
     follower.check("orders")
     assert len(follower.rows("orders")) == 21
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE orders ALTER COLUMN amount TYPE NUMERIC(10, 2) USING amount * 2",
+        "ALTER TABLE orders ALTER COLUMN customer TYPE TEXT USING upper(customer)",
+    ],
+)
+def test_rows_that_a_statement_rewrites(
+    postgres: PostgresDatabase, follower: Follower, statement: str
+) -> None:
+    postgres.run(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1, now()), (2, 'b', 2, now())")
+    follower.once()
+    postgres.run(statement)
+    follower.once()
+    follower.check("orders")
+    before = follower.lake.table("lake.orders").latest_snapshot()
+    # What leaves the rows as they are is not a reason to read them.
+    postgres.run("VACUUM FULL orders")
+    follower.once()
+    assert follower.lake.table("lake.orders").latest_snapshot() == before
+    follower.check("orders")
+
+
+def test_partitions_that_come_and_go_with_rows(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TABLE logs (id INT, day DATE, v TEXT, PRIMARY KEY (id, day)) PARTITION BY RANGE "
+        "(day)",
+        "CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')",
+        "CREATE TABLE more (id INT NOT NULL, day DATE NOT NULL, v TEXT, PRIMARY KEY (id, day))",
+        "INSERT INTO logs VALUES (1, '2024-01-02', 'a')",
+        "INSERT INTO more VALUES (2, '2024-02-02', 'b')",
+    )
+    follower.change(exclude=("public.more",))
+    follower.once()
+    postgres.run(
+        "ALTER TABLE logs ATTACH PARTITION more FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')"
+    )
+    follower.once()
+    follower.check("logs")
+    assert len(follower.rows("logs")) == 2
+    postgres.run("ALTER TABLE logs DETACH PARTITION logs_1")
+    follower.once()
+    follower.check("logs")
+    postgres.run("TRUNCATE more")
+    follower.once()
+    follower.check("logs")
+    assert follower.rows("logs") == []

@@ -14,9 +14,9 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import SourceLog, contents, name, source_log
 from tests.conftest import postgresql_programs, postgresql_server
 
-from headwater.cdc.postgres.log_batches import BatchLimits, LogBatch
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.relations import Relation
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
 from headwater.storage.errors import Unavailable
 
 pytestmark = pytest.mark.postgresql

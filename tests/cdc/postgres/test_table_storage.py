@@ -6,6 +6,7 @@ import pytest
 from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import contents, name, source_log
 
+from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.cdc.postgres.table_storage import TableStorage, read_storage
 
 pytestmark = pytest.mark.postgresql
@@ -23,7 +24,8 @@ SETUP = (
 
 
 def storage(database: PostgresDatabase, table: str) -> TableStorage:
-    return read_storage(database.connection, [name(table), name("missing")])[name(table)]
+    with PostgresServer(Address.from_url(database.url)) as server:
+        return read_storage(server, [name(table), name("missing")])[name(table)]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
+        storage: How the source stores its rows: what differs where they may have changed without
+            being in the log; None where nothing tells that.
     """
 
     name: TableName
@@ -88,6 +90,7 @@ class SourceTable:
     primary_key: Sequence[str] = ()
     comment: str = ""
     id: int | None = None
+    storage: str | None = None
 
 
 @dataclass(frozen=True)

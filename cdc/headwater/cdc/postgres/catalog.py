@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.table_storage import read_storage
 from headwater.cdc.postgres.types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
@@ -203,8 +204,13 @@ def read_tables(
             names = {column.number: column.name for column in table.columns}
             key = tuple(names[number] for number in table.primary_key)
             followed.append(SourceTable(table.name, tuple(columns), key, table.comment, table.oid))
+    storages = read_storage(server, [table.name for table in followed])
+    stored = [
+        replace(table, storage=storages[table.name].to_json()) if table.name in storages else table
+        for table in followed
+    ]
     names_followed = {table.name for table in followed}
-    return Tables(followed, findings, [note for note in notes if note.table in names_followed])
+    return Tables(stored, findings, [note for note in notes if note.table in names_followed])
 
 
 def check_definition(server: PostgresServer, table: SourceTable) -> TableDefinition:

@@ -46,15 +46,24 @@ from time import monotonic, sleep
 import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.postgres.catalog import check_definition, quoted_table
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.postgres.catalog import (
+    check_definition,
+    quoted,
+    quoted_table,
+    read_tables,
+)
 from headwater.cdc.postgres.key_ranges import key_ranges, read_range, source_rows
 from headwater.cdc.postgres.key_rows import missing_keys, read_keys
+from headwater.cdc.postgres.positions import LogPosition, lsn_text, parse_lsn, record_end
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.source.key_ranges import Bound, KeyRange
+from headwater.cdc.source.positions import Position
+from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
-__all__ = ["ConsistentRead", "LoggedTransactions", "Snapshot", "consistent_read"]
+__all__ = ["LoggedTransactions", "PostgresRead", "PostgresRowReader", "Snapshot"]
 
 _VISIBLE_SECONDS = 60.0
 _RETRY_SECONDS = 0.01
@@ -93,9 +102,11 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 class LoggedTransactions:
     """Which of the transactions that run may have their commit in the log that was received.
 
+    It is made when the position to read the log from is known: all that run then count, as they may
+    have committed before it.
+
     Args:
-        server: A connection to ask for the transactions that run. All of them count at first, so
-            this is made before the log is read, or at any time after.
+        server: A connection to ask for the transactions that run; no rows of tables are read by it.
 
     Raises:
         Unavailable: The connection is lost.
@@ -107,17 +118,18 @@ class LoggedTransactions:
         self.add_running()
 
     def add_running(self) -> None:
-        """Count all transactions that run now: the log may not have changes of a new table.
+        """Count all transactions that run now, as the log may not have their changes of a table.
 
         It is called when a table has been added to the publication, before the table is read.
 
         Raises:
             Unavailable: The connection is lost.
         """
-        self.add(self._running())
+        with self._lock:
+            self._numbers |= self._running()
 
     def add(self, numbers: Iterable[int]) -> None:
-        """Count transactions whose commits were received.
+        """Count transactions whose commits were received, before the position is moved past them.
 
         Args:
             numbers: Their numbers, as the log has them: 32 bits.
@@ -127,12 +139,9 @@ class LoggedTransactions:
         """
         with self._lock:
             self._numbers.update(numbers)
-            is_full = len(self._numbers) > _MAX_NUMBERS
-        if is_full:
-            # Those that have ended are seen by all.
-            running = self._running()
-            with self._lock:
-                self._numbers &= running
+            if len(self._numbers) > _MAX_NUMBERS:
+                # Those that have ended are seen by all.
+                self._numbers &= self._running()
 
     def may_have(self, number: int) -> bool:
         """Whether the commit of a transaction that runs may have been received."""
@@ -174,26 +183,46 @@ class Snapshot:
         return whole < self.xmax and whole not in self.running
 
 
-class ConsistentRead:
+class PostgresRead:
     """A transaction that sees a table with all changes up to a position at least.
 
+    It begins with `check`, which comes before rows are read; before that, tables and bounds of
+    ranges are those of the time when they are asked for.
+
+    Args:
+        server: A connection that nobody else uses meanwhile.
+        after: The position, which was received, or is the server's own.
+        may_be_committed: Whether the commit of a transaction that runs may be before the position.
+        seconds: How long to wait for transactions that do not end.
+
     Attributes:
-        server: Its connection.
+        server: The connection.
         snapshot: Which transactions are seen; None before `check`.
     """
 
     def __init__(
         self,
         server: PostgresServer,
-        after: int,
+        after: LogPosition,
         may_be_committed: Callable[[int], bool],
         seconds: float,
     ) -> None:
         self.server = server
         self._after, self._may_be_committed, self._seconds = after, may_be_committed, seconds
         self._is_begun = False
-        self._settled: int | None = None
+        self._settled: LogPosition | None = None
         self.snapshot: Snapshot | None = None
+
+    def tables(
+        self,
+        wanted: Collection[TableName] | None = None,
+        *,
+        mapping: Collection[str] = (),
+        without_key: bool = False,
+    ) -> Tables:
+        """The tables as they are defined, see `read_tables`."""
+        choices = [TypeMapping(name) for name in mapping]
+        return read_tables(self.server, wanted, mapping=choices, without_key=without_key)
 
     def check(self, table: SourceTable) -> None:
         """See a table, check that it has the known columns, and keep them while it is read.
@@ -224,35 +253,50 @@ class ConsistentRead:
             f"table {table.name} of the source is replaced all the time; read it again later"
         )
 
-    def settled(self) -> int:
-        """The position that has all that the transaction sees, in bytes of the log.
+    def settled(self) -> LogPosition:
+        """A position that has all that the transaction sees, and statements about its tables.
 
         Raises:
             Unavailable: The connection is lost.
         """
         return self._see()[0] if self._settled is None else self._settled
 
-    def ranges(
+    def key_ranges(
         self, table: SourceTable, rows: int, after: Bound | None = None
     ) -> Iterator[KeyRange]:
         """Divide a table, see `key_ranges`. Before `check`, no transaction stays open for it."""
         return key_ranges(self.server, table, rows, after)
 
-    def range(
-        self, table: SourceTable, part: KeyRange, bad_values: BadDates = BadDates.FAIL
+    def rows(
+        self, table: SourceTable, part: KeyRange, bad_dates: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of a range, see `read_range`."""
-        return read_range(self.server, table, part, bad_values)
+        assert self.snapshot is not None
+        return read_range(self.server, table, part, bad_dates)
 
-    def keys(
-        self, table: SourceTable, keys: pa.Table, bad_values: BadDates = BadDates.FAIL
+    def rows_of_keys(
+        self, table: SourceTable, keys: pa.Table, bad_dates: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of some keys, see `read_keys`."""
-        return read_keys(self.server, table, keys, bad_values)
+        assert self.snapshot is not None
+        return read_keys(self.server, table, keys, bad_dates)
 
     def missing_keys(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         """Return the keys that the source does not have, see `missing_keys`."""
+        assert self.snapshot is not None
         return missing_keys(self.server, table, keys)
+
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        """Whether any row has a value in some columns.
+
+        Rows that were there when a column was added have its default, without an event. Without
+        values now, those that had one have lost it by changes that are in the log.
+        """
+        assert self.snapshot is not None
+        conditions = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
+        source = source_rows(self.server, table)
+        ((exists,),) = self.server.rows(f"SELECT EXISTS (SELECT FROM {source} WHERE {conditions})")
+        return bool(exists)
 
     def end(self) -> None:
         """End the transaction, if one has begun.
@@ -294,47 +338,57 @@ class ConsistentRead:
         rows = self.server.rows(_WRITERS, [list(oids)])
         return [(str(virtual), int(str(number))) for virtual, number in rows]
 
-    def _see(self) -> tuple[int, Snapshot]:
+    def _see(self) -> tuple[LogPosition, Snapshot]:
         """See the source: the position that has all that is seen, and the snapshot."""
-        ((snapshot, inserted, flushed),) = self.server.rows(
-            "SELECT pg_current_snapshot()::text,"
-            " (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,"
-            " (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint"
+        ((snapshot, end, block_size),) = self.server.rows(
+            "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, "
+            "current_setting('wal_block_size')"
         )
-        if int(str(flushed)) < self._after:
+        lsn = parse_lsn(str(end))
+        if lsn < self._after.lsn:
             raise Unavailable(
-                f"the source at {self.server.address} is at byte {flushed} of its log, and "
-                f"{self._after} was read before; check that it is the server that was read before"
+                f"the source at {self.server.address} has its log up to {end}, and was read up to "
+                f"{lsn_text(self._after.lsn)}; check that it is the server that was read before"
             )
-        return int(str(inserted)), Snapshot.from_text(str(snapshot))
+        position = self._after.at(record_end(lsn, int(str(block_size))))
+        return position, Snapshot.from_text(str(snapshot))
 
 
-@contextmanager
-def consistent_read(
-    server: PostgresServer,
-    after: int,
-    may_be_committed: Callable[[int], bool] = lambda _: True,
-    *,
-    seconds: float = _VISIBLE_SECONDS,
-) -> Iterator[ConsistentRead]:
-    """See tables of the source with all changes that were received up to a position.
+class PostgresRowReader:
+    """A connection that reads rows, in one transaction after the other.
 
     Args:
-        server: A connection that nobody else uses meanwhile; it stays open.
-        after: The position, in bytes of the log. It was received, or is the server's own.
-        may_be_committed: Whether the commit of a transaction that runs may be before the position,
-            see `LoggedTransactions.may_have`. By default all writers of a table are waited for.
+        server: The connection; nobody else uses it meanwhile.
+        may_be_committed: Whether the commit of a transaction that runs may have been received, see
+            `LoggedTransactions.may_have`. By default all writers of a table are waited for.
         seconds: How long to wait for transactions that do not end.
-
-    Raises:
-        Unavailable: The connection is lost.
     """
-    read = ConsistentRead(server, after, may_be_committed, seconds)
-    try:
-        yield read
-    except BaseException:
-        # The connection may be lost, or in the middle of a result.
-        with suppress(HeadwaterError):
-            read.end()
-        raise
-    read.end()
+
+    def __init__(
+        self,
+        server: PostgresServer,
+        may_be_committed: Callable[[int], bool] = lambda _: True,
+        seconds: float = _VISIBLE_SECONDS,
+    ) -> None:
+        self._server, self._may_be_committed, self._seconds = server, may_be_committed, seconds
+
+    @contextmanager
+    def consistent_read(self, after: Position) -> Iterator[PostgresRead]:
+        """See tables with all changes that were received up to a position.
+
+        Args:
+            after: The position: it was received, or is the server's own.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        assert isinstance(after, LogPosition)
+        read = PostgresRead(self._server, after, self._may_be_committed, self._seconds)
+        try:
+            yield read
+        except BaseException:
+            # The connection may be lost, or in the middle of a result.
+            with suppress(HeadwaterError):
+                read.end()
+            raise
+        read.end()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.postgres.row_reader import PostgresRead, PostgresRowReader
+from headwater.cdc.postgres.consistent_reads import PostgresRead, PostgresRowReader
 from headwater.cdc.source.log_batches import LogBatch, LogReader
 from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Conflict

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from headwater.cdc.source.positions import Position, of_different_servers
 from headwater.storage.errors import Invalid
 
-__all__ = ["LogPosition", "lsn_text", "parse_lsn"]
+__all__ = ["LogPosition", "lsn_text", "parse_lsn", "record_end"]
+
+# Of a page of the log, and of the first page of a file.
+_PAGE_HEADERS = (24, 40)
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _POSITION = re.compile(r"([0-9]+)/([0-9]+)/([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})")
@@ -34,6 +37,18 @@ def parse_lsn(text: str) -> int:
             f"'{text}' is not a position in a log of PostgreSQL; expected one as 0/16B3748"
         )
     return int(match[1], 16) << 32 | int(match[2], 16)
+
+
+def record_end(lsn: int, block_size: int) -> int:
+    """Where the last record ends, if the next one goes to a place in the log.
+
+    The next record goes behind the header of a page, and the one before it ends at the page.
+
+    Args:
+        lsn: Where the server writes next.
+        block_size: The server's ``wal_block_size``, in bytes.
+    """
+    return lsn - lsn % block_size if lsn % block_size in _PAGE_HEADERS else lsn
 
 
 @dataclass(frozen=True, slots=True)

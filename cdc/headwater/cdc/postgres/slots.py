@@ -6,11 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 from psycopg import Connection, OperationalError, errors
 
-from headwater.cdc.postgres.positions import LogPosition, parse_lsn
+from headwater.cdc.postgres.positions import LogPosition, parse_lsn, record_end
 from headwater.storage.errors import Conflict, Forbidden, NotFound
 
 __all__ = [
@@ -41,8 +41,6 @@ _LOG: LiteralString = (
     "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), pg_current_wal_insert_lsn()::text, "
     "current_setting('wal_block_size')"
 )
-# Of a page, and of the first page of a file.
-_PAGE_HEADERS = (24, 40)
 _FIND: LiteralString = (
     "SELECT plugin, slot_type, database, temporary, active_pid, confirmed_flush_lsn::text, "
     "wal_status, two_phase FROM pg_replication_slots WHERE slot_name = %s"
@@ -168,8 +166,8 @@ def drop_slot(connection: Connection[Any], name: str) -> None:
 
 def log_position(connection: Connection[Any]) -> LogPosition:
     """The position that the server's log has reached."""
-    system, timeline, lsn = _log(connection)
-    return LogPosition(system, timeline, lsn)
+    system, timeline, reached = _log(connection)
+    return LogPosition(system, timeline, reached.end)
 
 
 def await_slot(connection: Connection[Any], name: str, seconds: float) -> None:
@@ -232,10 +230,10 @@ def check_slot(
     system, timeline, reached = _log(connection)
     if (system, timeline) != (position.system, position.timeline):
         raise of_another_log(source, position, system, timeline)
-    if position.lsn > reached:
+    if position.lsn > reached.next:
         raise Conflict(
-            f"the source at {source.address} has its log until '{position.at(reached)}', before "
-            f"position '{position}': it has lost transactions; {_RESNAPSHOT}"
+            f"the source at {source.address} has its log until '{position.at(reached.end)}', "
+            f"before position '{position}': it has lost transactions; {_RESNAPSHOT}"
         )
     if slot.confirmed is None or slot.confirmed > position.lsn:
         at = "nothing" if slot.confirmed is None else f"'{position.at(slot.confirmed)}'"
@@ -259,16 +257,20 @@ def of_another_log(
     )
 
 
-def _log(connection: Connection[Any]) -> tuple[int, int, int]:
+class _Reached(NamedTuple):
+    """Where a log's last record ends, and where the next one goes."""
+
+    end: int
+    next: int
+
+
+def _log(connection: Connection[Any]) -> tuple[int, int, _Reached]:
     """The server's identifier and timeline, and where its log ends."""
     row = connection.execute(_LOG).fetchone()
     assert row is not None
     system, timeline, text, block_size = row
     lsn = parse_lsn(text)
-    # The next record goes behind the header of a page, and the one before it ends at the page.
-    if lsn % int(block_size) in _PAGE_HEADERS:
-        lsn -= lsn % int(block_size)
-    return int(system), int(timeline, 16), lsn
+    return int(system), int(timeline, 16), _Reached(record_end(lsn, int(block_size)), lsn)
 
 
 def _text(error: OperationalError | errors.Error) -> str:

@@ -10,7 +10,11 @@ from headwater.cdc.ddl import Change
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.postgres.catalog import quoted_table, read_tables
 from headwater.cdc.postgres.column_types import read_types
-from headwater.cdc.postgres.consistent_reads import LoggedTransactions
+from headwater.cdc.postgres.consistent_reads import (
+    LoggedTransactions,
+    PostgresRead,
+    PostgresRowReader,
+)
 from headwater.cdc.postgres.exact_reads import exact_read
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import (
@@ -19,7 +23,6 @@ from headwater.cdc.postgres.publications import (
     publish_tables,
 )
 from headwater.cdc.postgres.relations import Redefined
-from headwater.cdc.postgres.row_reader import PostgresRead, PostgresRowReader
 from headwater.cdc.postgres.server import Address, PostgresServer, explained
 from headwater.cdc.postgres.slots import (
     LogSource,
@@ -317,7 +320,10 @@ class PostgresSource:
     def row_reader(self) -> Iterator[PostgresRowReader]:
         """A connection for consistent reads."""
         with PostgresServer(self.address) as server:
-            yield PostgresRowReader(server, self._transactions)
+            if self._transactions is None:
+                yield PostgresRowReader(server)
+            else:
+                yield PostgresRowReader(server, self._transactions.may_have)
 
     @contextmanager
     def exact_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
+from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.table_changes import TableChanges
 
 __all__ = ["changed_table"]
@@ -13,7 +14,7 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
 
     A column keeps its number when it is renamed, and no other column gets it. Rows that were there
     get the default of a column that is added, and new values where a type is changed, without being
-    in the log.
+    in the log; nor is what `TableStorage.silent_change` tells of.
 
     Args:
         before: The table as it was known, with the numbers of its columns.
@@ -36,6 +37,10 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
         for number, column in now.items()
         if number in known and known[number].source_type != column.source_type
     ]
+    if before.storage is not None and after.storage is not None:
+        stored = TableStorage.from_json(before.storage)
+        silent = stored.silent_change(TableStorage.from_json(after.storage))
+        reasons += [silent] if silent is not None else []
     key = [_number(before, name) for name in before.primary_key]
     return TableChanges(
         after,

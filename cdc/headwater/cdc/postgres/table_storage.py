@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any, LiteralString
-
-from psycopg import Connection
+from typing import LiteralString
 
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.postgres.server import PostgresServer
 
 __all__ = ["StoredPart", "TableStorage", "read_storage"]
 
@@ -106,14 +105,20 @@ class TableStorage:
 
 
 def read_storage(
-    connection: Connection[Any], tables: Collection[TableName]
+    server: PostgresServer, tables: Collection[TableName]
 ) -> Mapping[TableName, TableStorage]:
     """How some tables are stored; those that are not there are left out.
 
     A partitioned table without partitions is left out.
     """
+    if not tables:
+        return {}
     schemas, names = [name.database for name in tables], [name.table for name in tables]
     parts: dict[tuple[TableName, int], dict[int, StoredPart]] = {}
-    for schema, name, oid, part, *stored in connection.execute(_QUERY, [schemas, names]):
-        parts.setdefault((TableName(schema, name), oid), {})[part] = StoredPart(*stored)
+    for schema, name, oid, part, file, columns, is_attached in server.rows(
+        _QUERY, [schemas, names]
+    ):
+        stored = StoredPart(int(str(file)), str(columns), bool(is_attached))
+        key = TableName(str(schema), str(name)), int(str(oid))
+        parts.setdefault(key, {})[int(str(part))] = stored
     return {name: TableStorage(oid, found) for (name, oid), found in parts.items()}

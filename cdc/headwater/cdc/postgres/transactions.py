@@ -289,6 +289,8 @@ class PostgresLogReader:
         return LogBatch(self._position, self._position)
 
     def _ended(self, batch: LogBatch, end: LogPosition) -> LogBatch:
+        # Nothing else is before it, also where the log was read to the place of a keepalive.
+        self._lsn = max(self._lsn, end.lsn)
         if self._observer is not None:
             self._observer.received(self._numbers)
         self._numbers.clear()
