@@ -107,7 +107,7 @@ def logs_cascades(server: MySQLServer) -> bool:
 
     MySQL has them since 9.6, where it checks foreign keys itself; MariaDB does not.
     """
-    return server.variables().get(_NATIVE_KEYS, "ON").upper() == "OFF"
+    return server.variables(_NATIVE_KEYS).get(_NATIVE_KEYS, "ON").upper() == "OFF"
 
 
 def read_foreign_keys(server: MySQLServer) -> Sequence[ForeignKeyAction]:
