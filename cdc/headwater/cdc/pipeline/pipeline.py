@@ -136,7 +136,7 @@ class _Session:
         log = self._source.open_log(
             start, self._settings.memory_bytes, self._settings.selection().matches
         )
-        with closing(log) as reader:
+        with closing(log) as reader, self._targets.writers:
             states = self._selected(plan)
             self._joining.begin(states)
             names = {*states, *self._joining.wanted}
