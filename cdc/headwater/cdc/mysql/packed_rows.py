@@ -100,10 +100,13 @@ class PackedRows:
             Invalid: It is not a rows event.
             Unsupported: It has partial updates of JSON.
         """
-        body = event.body
+        self.add_body(event.type, event.body)
+
+    def add_body(self, type_: int, body: memoryview) -> None:
+        """Add the rows of an event that has this type and body; raises as `add`."""
         rows_at = self._rows_at
-        if event.type is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
-            rows_at = self._read_head(event)
+        if type_ is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
+            rows_at = self._read_head(type_, body)
         start = self._size
         end = self._size = start + len(body) - rows_at
         if end + PADDING > len(self._data):
@@ -124,12 +127,11 @@ class PackedRows:
         larger[:used] = self._data[:used]
         self._data = larger
 
-    def _read_head(self, event: Event) -> int:
+    def _read_head(self, type_: int, body: memoryview) -> int:
         """Read what an event has before its rows; returns where they begin."""
-        type_, body = event.type, event.body
         kind = _KINDS.get(type_)
         if kind is None:
-            raise _not_rows(event)
+            raise _not_rows(type_)
         count_at = _HEAD_BYTES
         if type_ in _VERSION_2:
             count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
@@ -186,13 +188,13 @@ def _head(kind: RowKind, column_count: int, bitmaps: bytes) -> RowsHead:
     return RowsHead(kind, column_count, images)
 
 
-def _not_rows(event: Event) -> Invalid | Unsupported:
-    if event.type is EventType.PARTIAL_UPDATE_ROWS:
+def _not_rows(type_: int) -> Invalid | Unsupported:
+    if type_ is EventType.PARTIAL_UPDATE_ROWS:
         return Unsupported(
             "cannot decode rows: a session of the source wrote partial updates of JSON; set "
             "binlog_row_value_options='' for all sessions and read the table again"
         )
     return Invalid(
-        f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
+        f"cannot decode rows: expected a rows event, got the event type {type_!s}; expand "
         "compressed events first"
     )
