@@ -119,7 +119,7 @@ def test_plans_and_requests_are_known_after_compactions(lake: Lake, state: Pipel
     state.request("resnapshot:a", "replace")
     plan = FIRST
     kinds = set()
-    for number in range(1, 12):
+    for number in range(1, 25):
         plan = BatchPlan(number, plan.end, f"0-1-{8 + number}", {})
         assert state.record(plan) == state.plan() == plan
         assert state.requests() == {"resnapshot:a": "replace"}

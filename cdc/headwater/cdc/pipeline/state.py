@@ -47,7 +47,8 @@ _SCHEMA = pa.schema(
     ]
 )
 _KEYS = ("pipeline", "item")
-_OPTIONS = {"bucket": "1"}
+# Each batch commits a few rows: a compaction costs as much as their commit.
+_OPTIONS = {"bucket": "1", "num-sorted-run.compaction-trigger": "20"}
 _PLAN = "plan"
 _TABLE = "table:"
 _SETTINGS, _REQUEST = "settings", "request:"
