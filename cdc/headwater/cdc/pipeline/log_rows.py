@@ -98,10 +98,12 @@ class LogRows:
         """
         schema = row_schema(self.table)
         options = DecodeOptions.for_table(self.table, self.bad_dates)
+        # The row before an update says whether it had another key.
+        keys = () if self.keeps_before else tuple(self.table.primary_key)
         for run in self.runs:
             for slab in run.rows.slabs():
-                decoded = decode_rows(run.shape, slab, options)
-                self.rows += decoded.rows.num_rows
+                decoded = decode_rows(run.shape, slab, options, keys)
+                self.rows += decoded.rows.num_rows + decoded.left_out
                 yield from self._converted(decoded, schema).to_batches()
 
     def _converted(self, decoded: RowBatch, schema: pa.Schema) -> pa.Table:
