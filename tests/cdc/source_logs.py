@@ -62,11 +62,13 @@ class LogContents:
                     shape = shapes[table_number(event)]
                     self.rows.setdefault(shape, PackedRows(_ALL)).add(event)
 
-    def decode(self, table: str, options: DecodeOptions | None = None) -> RowBatch:
+    def decode(
+        self, table: str, options: DecodeOptions | None = None, keys: Sequence[str] = ()
+    ) -> RowBatch:
         """Decode the rows of a table that had one shape; dates that do not exist are null."""
         (shape,) = [shape for shape in self.rows if shape.table == table]
         (slab,) = self.rows[shape].slabs()
-        return decode_rows(shape, slab, options or DecodeOptions(BadDates.NULL))
+        return decode_rows(shape, slab, options or DecodeOptions(BadDates.NULL), keys)
 
 
 class SourceServer:

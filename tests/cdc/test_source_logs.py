@@ -68,6 +68,30 @@ def test_compressed_events_of_mariadb(mariadb: SourceServer) -> None:
     assert {query.database for query in queries} >= {mariadb.database}
 
 
+def test_rows_before_updates_are_left_out_where_the_key_stays(source: SourceServer) -> None:
+    source.run(
+        "CREATE TABLE t (note varchar(20), a int, d datetime, name varchar(300) NOT NULL, "
+        "id int, v text, PRIMARY KEY (id, name))",
+        "INSERT INTO t VALUES (NULL, 1, NULL, 'x', 1, 'one'), ('n', NULL, 20260102, 'y', 2, NULL)",
+        "UPDATE t SET v = 'other', note = IF(id = 1, 'now', NULL), a = 7",
+        "UPDATE t SET id = id + 10 WHERE id = 1",
+        "UPDATE t SET name = 'Y' WHERE id = 2",
+        "DELETE FROM t WHERE id = 2",
+        "SET SESSION binlog_row_image = MINIMAL",
+        "UPDATE t SET v = 'part' WHERE id = 11",
+    )
+    contents = source.read_log()
+    every, needed = contents.decode("t"), contents.decode("t", keys=("id", "name"))
+    assert every.kinds.to_pylist() == [0, 0, 1, 2, 1, 2, 1, 2, 1, 2, 3, 1, 2]
+    assert needed.kinds.to_pylist() == [0, 0, 2, 2, 1, 2, 1, 2, 3, 1, 2]
+    kept = [0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert needed.rows.to_pylist() == every.rows.take(kept).to_pylist()
+    assert needed.column_set is not None
+    assert every.column_set is not None
+    assert needed.column_set.to_pylist() == every.column_set.take(kept).to_pylist()
+    assert (every.left_out, needed.left_out) == (0, 2)
+
+
 @pytest.mark.mariadb
 def test_types_that_only_the_information_schema_of_mariadb_has(mariadb: SourceServer) -> None:
     mariadb.run(

@@ -59,6 +59,30 @@ def test_events_from_a_place_to_the_end(shop: MySQLServer, shop_source: Address)
         assert (counts[WRITE_ROWS], counts[XID]) == (0, 0)
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 1000])
+def test_events_are_cut_wherever_pieces_end(
+    shop: MySQLServer, shop_source: Address, size: int
+) -> None:
+    start, _ = place(shop)
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    for number in range(3):
+        shop.rows("INSERT INTO shop.t VALUES (%s)", [number])
+    sent = b""
+    with LogStream(shop_source, start, server_id=77, waits=False) as stream:
+        expected: Counter[int] = Counter()
+        for piece in stream.pieces():
+            sent += piece
+            expected += sum(map(kinds, stream.cut(piece)), Counter())
+            if stream.ended:
+                break
+    assert (expected[WRITE_ROWS], expected[XID]) == (3, 3)
+    with LogStream(shop_source, start, server_id=77, waits=False) as stream:
+        parts = [sent[at : at + size] for at in range(0, len(sent), size)]
+        chunks = [chunk for part in parts for chunk in stream.cut(part)]
+        assert stream.ended
+    assert sum(map(kinds, chunks), Counter()) == expected
+
+
 def test_events_are_read_over_the_end_of_a_file(shop: MySQLServer, shop_source: Address) -> None:
     start, _ = place(shop)
     shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")

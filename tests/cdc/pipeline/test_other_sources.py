@@ -410,7 +410,7 @@ def test_wrong_addresses_and_passwords(
         assert follower.lake.list_tables("lake") == []
         source.run_as_root(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {reader}")
         privileges = ["XA_RECOVER_ADMIN"] if origin.server.flavour == "mysql" else []
-        if origin.server.variables().get("gtid_mode") == "OFF":
+        if origin.server.variables("gtid_mode").get("gtid_mode") == "OFF":
             privileges.append("RELOAD")
         for privilege in privileges:
             with pytest.raises(Invalid, match=f"GRANT {privilege} ON"):

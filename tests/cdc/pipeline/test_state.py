@@ -20,6 +20,7 @@ from headwater.cdc.pipeline.state import (
 )
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, NotFound
+from headwater.storage.snapshot.snapshot import CommitKind
 
 ORDERS = TableState("lake.orders", TablePhase.SNAPSHOT)
 ITEMS = TableState("lake.items", TablePhase.STREAMING, "0-1-7")
@@ -67,7 +68,7 @@ def test_a_plan_is_read_as_it_was_recorded(lake: Lake, state: PipelineState) -> 
     assert table.last_committed("cdc-shop") == 1
     latest = table.latest_snapshot()
     assert latest is not None
-    assert latest.properties == {"cdc.position": "0-1-12"}
+    assert latest.properties["cdc.position"] == "0-1-12"
     assert len(table.snapshots()) == 2
 
 
@@ -95,6 +96,41 @@ def test_two_processes_record_one_plan(lake: Lake, state: PipelineState) -> None
     late = Late.open(lake, "lake", "shop")
     assert late.record(replace(SECOND, end="0-1-99", tables={})) == SECOND
     assert state.plan() == SECOND
+
+
+def test_a_request_that_comes_while_a_plan_is_recorded(lake: Lake, state: PipelineState) -> None:
+    """It is committed after the process has looked, and before its plan."""
+
+    class Late(PipelineState):
+        def plan(self) -> BatchPlan | None:
+            last = super().plan()
+            if last == FIRST:
+                state.request("stop", "")
+            return last
+
+    state.record(FIRST)
+    late = Late.open(lake, "lake", "shop")
+    assert late.record(SECOND) == SECOND
+    assert late.requests() == {"stop": ""}
+
+
+def test_plans_and_requests_are_known_after_compactions(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    state.request("resnapshot:a", "replace")
+    plan = FIRST
+    kinds = set()
+    for number in range(1, 25):
+        plan = BatchPlan(number, plan.end, f"0-1-{8 + number}", {})
+        assert state.record(plan) == state.plan() == plan
+        assert state.requests() == {"resnapshot:a": "replace"}
+        latest = lake.table(f"lake.{STATE_TABLE}").latest_snapshot()
+        assert latest is not None
+        kinds.add(latest.commit_kind)
+    assert kinds == {CommitKind.APPEND, CommitKind.COMPACT}
+    state.answer("resnapshot:a")
+    assert state.requests() == {}
+    again = PipelineState.open(lake, "lake", "shop")
+    assert (again.plan(), again.requests()) == (plan, {})
 
 
 def test_a_process_that_is_behind_is_told(lake: Lake, state: PipelineState) -> None:

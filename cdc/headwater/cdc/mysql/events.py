@@ -18,8 +18,9 @@ from headwater.storage.errors import CorruptData, Unsupported
 
 HEADER = struct.Struct("<IBIIIH")
 HEADER_BYTES = HEADER.size
-_CHECKSUM = struct.Struct("<I")
-CHECKSUM_BYTES = _CHECKSUM.size
+CHECKSUM_BYTES = 4
+# The CRC-32 of any bytes that end with their CRC-32.
+_CHECKED = 0x2144DF1C
 FILE_MAGIC = b"\xfebin"
 _ENCRYPTED_MAGIC = b"\xfdbin"
 _FLAGS_OFFSET = 17
@@ -218,7 +219,6 @@ class EventDecoder:
         end = len(view)
         # Most logs have small events, so what is done for each of them is kept to a minimum.
         unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
-        checksum_at = _CHECKSUM.unpack_from
         while end - start >= HEADER_BYTES + gap:
             start += gap
             timestamp, code, server_id, size, next_position, flags = unpack(view, start)
@@ -231,7 +231,7 @@ class EventDecoder:
             covered = stop
             if self._checksums:
                 covered -= CHECKSUM_BYTES
-                if crc32(view[start:covered]) != checksum_at(view, covered)[0]:
+                if crc32(view[start:stop]) != _CHECKED:
                     self._verify(view[start:stop], code, flags, start + (position or 0))
             body = view[start + HEADER_BYTES : covered]
             yield new(Event, (type_, timestamp, server_id, next_position, flags, body, size))

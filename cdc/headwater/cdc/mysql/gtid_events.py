@@ -154,7 +154,7 @@ def _uuid(raw: bytes) -> str:
 def _mariadb(event: Event) -> Beginning:
     body = event.body
     sequence, domain, flags = _MARIADB_HEAD.unpack_from(body)
-    gtid = MariadbGtid(domain, event.server_id, sequence)
+    gtid = tuple.__new__(MariadbGtid, (domain, event.server_id, sequence))
     offset = _MARIADB_HEAD.size
     if flags & _GROUP_COMMIT:
         offset += 8
@@ -163,6 +163,6 @@ def _mariadb(event: Event) -> Beginning:
     extra = body[offset] if offset < len(body) else 0
     has_end = not flags & _STANDALONE
     if not extra & _ANY_PHASE:
-        return Beginning(gtid, has_end)
+        return tuple.__new__(Beginning, (gtid, has_end, AlterPhase.WHOLE))
     phase = next(phase for flag, phase in _PHASES.items() if extra & flag)
     return Beginning(gtid, has_end, phase)

@@ -54,7 +54,7 @@ class LogChunks:
         self._stream.close()
         self._thread.join()
 
-    def store(self, data: bytearray) -> bytearray | memoryview:
+    def store(self, data: memoryview) -> memoryview:
         """Keep bytes of rows until their batch is committed."""
         return data if self.kept < self._memory_bytes else _on_disk(data)
 

@@ -225,11 +225,23 @@ class LogStream:
         Raises:
             NotFound, CorruptData: As `chunks`.
         """
-        self._pieces.append(piece)
-        self._pending += len(piece)
-        if self._pending < self._needed:
-            return
-        data = b"".join(self._pieces) if len(self._pieces) > 1 else piece
+        at = 0
+        while self._pending and not self.ended:
+            # A packet that began before. It alone is put together: pieces are large.
+            part = piece[at : at + self._needed - self._pending]
+            self._pieces.append(part)
+            self._pending += len(part)
+            at += len(part)
+            if self._pending < self._needed:
+                return
+            packet = b"".join(self._pieces)
+            self._pieces, self._pending = [], 0
+            yield from self._cut_whole(packet, 0)
+        if not self.ended:
+            yield from self._cut_whole(piece, at)
+
+    def _cut_whole(self, data: bytes, at: int) -> Iterator[LogChunk]:
+        """The whole events from an offset on; what comes after them is pending."""
         view, filled, parts, unpack = (
             memoryview(data),
             len(data),
@@ -237,7 +249,7 @@ class LogStream:
             _EVENT_PACKET.unpack_from,
         )
         last = filled - _EVENT_PACKET.size
-        start = at = 0
+        start = at
         self._needed = _HEAD_BYTES
         while at + _HEAD_BYTES <= filled:
             if at <= last:
@@ -262,7 +274,8 @@ class LogStream:
             at = end
         if at > start:
             yield LogChunk(view[start:at], _BEFORE_EVENT)
-        self._pieces, self._pending = [data[at:]], filled - at
+        if at < filled:
+            self._pieces, self._pending = [data[at:]], filled - at
 
     def _other_packet(self, payload: bytes) -> memoryview:
         """The event that ends with a packet which does not have a whole one; empty if none does."""

@@ -37,17 +37,23 @@ class MySQLRows:
         names = (column.name for column in self.shape.columns)
         return [name for name in names if not name.startswith(_HIDDEN)]
 
-    def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
+    def decoded(
+        self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()
+    ) -> Iterator[LoggedRows]:
         """Decode the rows; see `TableRows.decoded`."""
         options = DecodeOptions.for_table(table, bad_dates)
         shapes = {column.name: column for column in self.shape.columns}
         names = [column.name for column in table.columns]
         for slab in self.rows.slabs():
-            rows = decode_rows(self.shape, slab, options)
+            rows = decode_rows(self.shape, slab, options, tuple(changed))
             columns = [
                 log_values(rows.rows.column(column.name), shapes[column.name], column, bad_dates)
                 for column in table.columns
             ]
             yield LoggedRows(
-                pa.Table.from_arrays(columns, names), rows.kinds, rows.column_sets, rows.column_set
+                pa.Table.from_arrays(columns, names),
+                rows.kinds,
+                rows.column_sets,
+                rows.column_set,
+                rows.left_out,
             )

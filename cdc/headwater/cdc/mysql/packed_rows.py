@@ -18,6 +18,7 @@ from headwater.storage.rows.kinds import RowKind
 
 # Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
 SLAB_BYTES = 8 << 20
+_SMALL_BYTES = 1 << 20
 
 # The kind of the first image of each operation's rows; an update has a second image.
 _KINDS: Mapping[int, RowKind] = {
@@ -60,7 +61,7 @@ class RowsSlab:
         known: The heads.
     """
 
-    data: bytearray | memoryview
+    data: memoryview
     ends: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     known: tuple[RowsHead, ...]
@@ -77,14 +78,15 @@ class PackedRows:
     def __init__(
         self,
         slab_bytes: int = SLAB_BYTES,
-        store: Callable[[bytearray], bytearray | memoryview] | None = None,
+        store: Callable[[memoryview], memoryview] | None = None,
     ) -> None:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
         self._begin()
 
     def _begin(self) -> None:
-        self._data, self._ends, self._heads = bytearray(), array("q"), array("i")
+        self._data, self._size = memoryview(b""), 0
+        self._ends, self._heads = array("q"), array("i")
         self._known: list[RowsHead] = []
         self._indexes: dict[tuple[int, bytes], int] = {}
         # The last event's type, what it has before its rows, and the index of its head.
@@ -98,22 +100,38 @@ class PackedRows:
             Invalid: It is not a rows event.
             Unsupported: It has partial updates of JSON.
         """
-        body, data = event.body, self._data
+        self.add_body(event.type, event.body)
+
+    def add_body(self, type_: int, body: memoryview) -> None:
+        """Add the rows of an event that has this type and body; raises as `add`."""
         rows_at = self._rows_at
-        if event.type is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
-            rows_at = self._read_head(event)
-        data += body[rows_at:]
-        self._ends.append(len(data))
+        if type_ is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
+            rows_at = self._read_head(type_, body)
+        start = self._size
+        end = self._size = start + len(body) - rows_at
+        if end + PADDING > len(self._data):
+            self._grow(start)
+        self._data[start:end] = body[rows_at:]
+        self._ends.append(end)
         self._heads.append(self._last_index)
-        if len(data) >= self._slab_bytes:
+        if end >= self._slab_bytes:
             self._seal()
 
-    def _read_head(self, event: Event) -> int:
+    def _grow(self, used: int) -> None:
+        """Have memory for more rows, and keep the bytes that are used of it."""
+        size = 2 * (self._size + PADDING)
+        if size > _SMALL_BYTES:
+            # A whole slab at once, for which the system has large pages.
+            size = max(size, min(self._slab_bytes, SLAB_BYTES) + _SMALL_BYTES)
+        larger = np.empty(size, np.uint8).data
+        larger[:used] = self._data[:used]
+        self._data = larger
+
+    def _read_head(self, type_: int, body: memoryview) -> int:
         """Read what an event has before its rows; returns where they begin."""
-        type_, body = event.type, event.body
         kind = _KINDS.get(type_)
         if kind is None:
-            raise _not_rows(event)
+            raise _not_rows(type_)
         count_at = _HEAD_BYTES
         if type_ in _VERSION_2:
             count_at += body[_HEAD_BYTES] | body[_HEAD_BYTES + 1] << 8
@@ -136,8 +154,7 @@ class PackedRows:
         yield from self._slabs
 
     def _seal(self) -> None:
-        data = self._data
-        data += bytes(PADDING)
+        data = self._data[: self._size + PADDING]
         slab = RowsSlab(
             data if self._store is None else self._store(data),
             np.frombuffer(self._ends, np.int64),
@@ -171,13 +188,13 @@ def _head(kind: RowKind, column_count: int, bitmaps: bytes) -> RowsHead:
     return RowsHead(kind, column_count, images)
 
 
-def _not_rows(event: Event) -> Invalid | Unsupported:
-    if event.type is EventType.PARTIAL_UPDATE_ROWS:
+def _not_rows(type_: int) -> Invalid | Unsupported:
+    if type_ is EventType.PARTIAL_UPDATE_ROWS:
         return Unsupported(
             "cannot decode rows: a session of the source wrote partial updates of JSON; set "
             "binlog_row_value_options='' for all sessions and read the table again"
         )
     return Invalid(
-        f"cannot decode rows: expected a rows event, got the event type {event.type!s}; expand "
+        f"cannot decode rows: expected a rows event, got the event type {type_!s}; expand "
         "compressed events first"
     )

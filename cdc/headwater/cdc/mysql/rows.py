@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.cdc.columns import LogBytes, Nulls, Offsets, unsigned_integers
 from headwater.cdc.columns.gather import MAX_CELL_BYTES
@@ -49,6 +50,7 @@ class RowBatch:
         column_sets: The columns that rows have, by name, one set for each kind of partial image.
         column_set: The index in `column_sets` of each row, as ``int32``; None where every row has
             every column.
+        left_out: How many rows before updates were left out.
     """
 
     shape: TableShape
@@ -56,10 +58,14 @@ class RowBatch:
     kinds: pa.Array
     column_sets: tuple[tuple[str, ...], ...]
     column_set: pa.Array | None
+    left_out: int = 0
 
 
 def decode_rows(
-    shape: TableShape, slab: RowsSlab, options: DecodeOptions | None = None
+    shape: TableShape,
+    slab: RowsSlab,
+    options: DecodeOptions | None = None,
+    keys: Sequence[str] = (),
 ) -> RowBatch:
     """Decode rows of one table.
 
@@ -67,6 +73,8 @@ def decode_rows(
         shape: The table when these rows were written.
         slab: The rows, in the order of the log.
         options: How values without an equal in Arrow are decoded.
+        keys: Leave out the row before an update if it has the values of these columns in common
+            with the row after it, unless the log has parts of them; none leaves no row out.
 
     Raises:
         CorruptData: The rows are not of this shape.
@@ -93,7 +101,7 @@ def decode_rows(
             chosen &= np.isin(slab.heads, heads)
         events = np.flatnonzero(chosen)
         if len(events):
-            pieces += _decode_group(shape, slab, log, starts, events, images, options)
+            pieces += _decode_group(shape, slab, log, starts, events, images, options, keys)
     return _assemble(shape, pieces, options)
 
 
@@ -182,12 +190,13 @@ _BYTES = np.arange(256)
 
 
 class _Piece(NamedTuple):
-    """Rows of one layout: their kinds, and where each begins."""
+    """Rows of one layout: their kinds, where each begins, and how many others are left out."""
 
     table: pa.Table
     image: _Image
     kinds: npt.NDArray[np.int8]
     offsets: Offsets
+    left_out: int = 0
 
 
 @lru_cache(maxsize=1024)
@@ -203,6 +212,7 @@ def _decode_group(
     events: npt.NDArray[np.int64],
     bitmaps: tuple[bytes, ...],
     options: DecodeOptions,
+    keys: Sequence[str],
 ) -> Iterator[_Piece]:
     """Decode the rows of events of one layout."""
     images = [_image(shape, bitmap) for bitmap in bitmaps]
@@ -215,11 +225,44 @@ def _decode_group(
     if is_update.any():
         numbers = np.arange(len(offsets)) - np.repeat(np.cumsum(counts) - counts, counts)
         kinds += is_update & (numbers % 2 == 1)
+        if keys and len(images) == 1:
+            needed = _needed_rows(log, offsets, kinds, images[0], shape, options, keys)
+            left_out = len(kinds) - int(np.count_nonzero(needed))
+            offsets, kinds = offsets[needed], kinds[needed]
+            table = _decode_image(log, offsets, images[0], shape, options)
+            yield _Piece(table, images[0], kinds, offsets, left_out)
+            return
     # If there are two images, all events are updates, and have them in turns.
     for position, image in enumerate(images):
         chosen = slice(position, None, len(images))
         table = _decode_image(log, offsets[chosen], image, shape, options)
         yield _Piece(table, image, kinds[chosen], offsets[chosen])
+
+
+def _needed_rows(
+    log: LogBytes,
+    offsets: Offsets,
+    kinds: npt.NDArray[np.int8],
+    image: _Image,
+    shape: TableShape,
+    options: DecodeOptions,
+    keys: Sequence[str],
+) -> npt.NDArray[np.bool_]:
+    """Which rows are needed: all but those before updates whose key stays."""
+    needed = np.ones(len(kinds), np.bool_)
+    wanted = [at for at, column in enumerate(image.columns) if column.name in keys]
+    if len(wanted) < len(keys):
+        return needed
+    (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
+    for first in range(0, len(before), CHUNK_ROWS):
+        rows = before[first : first + CHUNK_ROWS]
+        old = _decode_columns(log, offsets[rows], image, shape, options, wanted)
+        new = _decode_columns(log, offsets[rows + 1], image, shape, options, wanted)
+        moved = np.zeros(len(rows), np.bool_)
+        for one, other in zip(old, new, strict=True):
+            moved |= np.asarray(pc.fill_null(pc.not_equal(one, other), True))
+        needed[rows] = moved
+    return needed
 
 
 def _row_offsets(
@@ -310,13 +353,20 @@ def _schema(shape: TableShape, options: DecodeOptions) -> pa.Schema:
 
 
 def _decode_columns(
-    log: LogBytes, rows: Offsets, image: _Image, shape: TableShape, options: DecodeOptions
+    log: LogBytes,
+    rows: Offsets,
+    image: _Image,
+    shape: TableShape,
+    options: DecodeOptions,
+    wanted: Sequence[int] | None = None,
 ) -> list[pa.Array]:
+    """The columns of an image, or some of them, in its order."""
+    wanted = range(len(image.columns)) if wanted is None else wanted
     nulls = _null_flags(log, rows, image, shape)
     # The columns up to one are in cells, and the next begins at an offset of them.
     covered, cells, position, at = 0, None, rows, image.null_bytes
     arrays = []
-    for index, column in enumerate(image.columns):
+    for index, column in enumerate(image.columns[: max(wanted, default=-1) + 1]):
         if index == covered:
             position, at = position + at, 0
             covered, width = image.run(index, nulls)
@@ -329,12 +379,14 @@ def _decode_columns(
             if is_null is not None:
                 sizes *= ~is_null
             begin = position + (at + length)
-            arrays.append(decode_variable(column, log, begin, is_null, sizes))
+            if index in wanted:
+                arrays.append(decode_variable(column, log, begin, is_null, sizes))
             position, at = begin + sizes, 0
             if is_null is not None:
                 position -= length * is_null
             continue
-        arrays.append(decode_fixed(column, field, is_null, options))
+        if index in wanted:
+            arrays.append(decode_fixed(column, field, is_null, options))
         at += image.widths[index]
         if is_null is not None:
             position, at = position + at, 0
@@ -385,4 +437,5 @@ def _assemble(shape: TableShape, pieces: list[_Piece], options: DecodeOptions) -
         pa.array(kinds),
         column_sets,
         None if column_set is None else pa.array(column_set),
+        sum(piece.left_out for piece in pieces),
     )

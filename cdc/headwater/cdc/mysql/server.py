@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
-from headwater.cdc.mysql.encryption import Encryption
+from headwater.cdc.mysql.encryption import Encryption, unverified_context
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meaning"]
@@ -159,9 +160,10 @@ class MySQLServer:
             rows: Sequence[Row] = cursor.fetchall()
             return rows
 
-    def variables(self) -> Mapping[str, str]:
-        """The server's settings, by their names in small letters."""
-        rows = self.rows("SHOW GLOBAL VARIABLES")
+    def variables(self, *names: str) -> Mapping[str, str]:
+        """The server's settings of some names in small letters; without those it does not have."""
+        # All of them would be a thousand rows.
+        rows = self.rows("SHOW GLOBAL VARIABLES WHERE Variable_name IN %s", [names])
         return {str(name).lower(): str(value) for name, value in rows}
 
     # What does not work -----------------------------------------------------------------------
@@ -183,7 +185,7 @@ class MySQLServer:
 
     def _setting_findings(self) -> Iterator[Finding]:
         wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_metadata": "FULL"}
-        settings = self.variables()
+        settings = self.variables(*wanted, "server_id")
         for name, value in wanted.items():
             # MySQL 9 has no binlog_format any more: it is always ROW.
             if settings.get(name, value).upper() != value:
@@ -205,7 +207,7 @@ class MySQLServer:
         if self.flavour is Flavour.MYSQL:
             # Without the last, rows of transactions that are prepared at the start would be lost.
             privileges = ["REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN"]
-            if self.variables().get("gtid_mode") != "ON":
+            if self.variables("gtid_mode").get("gtid_mode") != "ON":
                 # To begin log files: without GTIDs, only that tells which transactions are seen.
                 privileges.append("RELOAD")
         for privilege in privileges:
@@ -221,7 +223,7 @@ class MySQLServer:
 def connected(address: Address, **options: object) -> pymysql.Connection:
     """A connection to a server, whose session is in UTC; `options` are PyMySQL's."""
     options.setdefault("init_command", _SESSION)
-    return pymysql.connect(
+    return _Connection(
         host=address.host,
         port=address.port,
         user=address.user,
@@ -232,6 +234,16 @@ def connected(address: Address, **options: object) -> pymysql.Connection:
         **address.encryption.connection_options(),
         **options,
     )
+
+
+class _Connection(pymysql.Connection):  # type: ignore[misc]
+    """PyMySQL's connection, which reads no certificates of authorities to verify nothing."""
+
+    def _create_ssl_ctx(self, options: object) -> ssl.SSLContext:
+        context: ssl.SSLContext = (
+            super()._create_ssl_ctx(options) if options else unverified_context()
+        )
+        return context
 
 
 @contextmanager

@@ -74,7 +74,12 @@ class MySQLSource:
         self.address = address
         self._server = MySQLServer(address)
         self.flavour = self._server.flavour
-        settings = self._server.variables()
+        settings = self._server.variables(
+            "binlog_checksum",
+            "lower_case_table_names",
+            "explicit_defaults_for_timestamp",
+            "gtid_mode",
+        )
         self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
         # Whether a TIMESTAMP without NULL or NOT NULL takes nulls.

@@ -100,13 +100,25 @@ class _Transaction:
     def __init__(self, beginning: Beginning) -> None:
         self.gtid: TransactionId
         self.gtid, self.has_end, self.phase = beginning
-        # Rows events, each after its table.
-        self.rows: list[tuple[TableName, _MappedTable, Event]] = []
+        # Of rows events, in lists: the garbage collector looks at each tuple.
+        self.tables: list[_MappedTable] = []
+        self.types: list[int] = []
+        self.bodies: list[memoryview] = []
         self.rereads: dict[TableName | None, str] = {}
+
+    def row_tables(self) -> frozenset[TableName]:
+        """The tables that it has rows of."""
+        return frozenset(table.name for table in self.tables if table.name is not None)
+
+    def drop_rows(self) -> None:
+        """Have no rows any more."""
+        self.tables.clear()
+        self.types.clear()
+        self.bodies.clear()
 
     def changed_tables(self) -> set[TableName | None]:
         """The tables that it changes, or may change; None is any table."""
-        tables: set[TableName | None] = {name for name, _, _ in self.rows}
+        tables: set[TableName | None] = set(self.row_tables())
         tables |= self.rereads.keys()
         return tables if self.xa is None else tables | self.xa.tables
 
@@ -315,11 +327,15 @@ class MySQLLogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
-        for _, table, event in transaction.rows:
-            if table is not self._last_map:
-                self._last_map, self._last_rows = table, self._rows_of(batch, table)
-            if self._last_rows is not None:
-                self._last_rows.add(event)
+        last, rows = self._last_map, self._last_rows
+        for table, type_, body in zip(
+            transaction.tables, transaction.types, transaction.bodies, strict=True
+        ):
+            if table is not last:
+                self._last_map = last = table
+                self._last_rows = rows = self._rows_of(batch, table)
+            if rows is not None:
+                rows.add_body(type_, body)
 
     def _rows_of(self, batch: LogBatch, table: _MappedTable) -> PackedRows | None:
         """Where a batch gathers rows of a table; None where it does not."""
@@ -454,7 +470,9 @@ class MySQLLogReader:
                 f"in {transaction.gtid} have no TABLE_MAP before them; read the log again"
             )
         if table.name is not None:
-            transaction.rows.append((table.name, table, event))
+            transaction.tables.append(table)
+            transaction.types.append(event.type)
+            transaction.bodies.append(event.body)
             transaction.size += event.size
             self._chunks.kept += event.size
 
@@ -517,8 +535,8 @@ class MySQLLogReader:
 
     def _unclear(self, transaction: _Transaction, reason: str) -> None:
         """Read the tables of a transaction again, as it may not have been carried out."""
-        transaction.rereads |= {name: reason for name, _, _ in transaction.rows}
-        transaction.rows.clear()
+        transaction.rereads |= dict.fromkeys(transaction.row_tables(), reason)
+        transaction.drop_rows()
 
     def _concerns(self, change: Change) -> bool:
         if isinstance(change, Irrelevant):
@@ -553,6 +571,5 @@ class MySQLLogReader:
     def _prepare(self, transaction: _Transaction) -> None:
         """Note which tables a prepared transaction changed; its rows do not count yet."""
         xid = transaction.xa.xid if transaction.xa is not None else str(transaction.gtid)
-        tables = frozenset(name for name, _, _ in transaction.rows)
-        transaction.xa = XaEnd(xid, tables)
-        transaction.rows.clear()
+        transaction.xa = XaEnd(xid, transaction.row_tables())
+        transaction.drop_rows()

@@ -42,15 +42,15 @@ def _filters(server: MySQLServer, databases: Collection[str]) -> Iterator[Findin
 
 
 def _replicated(server: MySQLServer) -> Iterator[Finding]:
-    settings = server.variables()
-    if server.flavour is Flavour.MARIADB:
-        name = "log_slave_updates"
+    is_mariadb = server.flavour is Flavour.MARIADB
+    name = "log_slave_updates" if is_mariadb else "log_replica_updates"
+    settings = server.variables(name, "gtid_slave_pos", "gtid_binlog_pos")
+    if is_mariadb:
         # Another privilege is needed to see whether it is a replica.
         replicated = MariadbGtidList.from_text(settings.get("gtid_slave_pos", ""))
         logged = MariadbGtidList.from_text(settings.get("gtid_binlog_pos", ""))
         is_replica = not logged.contains(replicated)
     else:
-        name = "log_replica_updates"
         is_replica = bool(server.rows("SHOW REPLICA STATUS"))
     if is_replica and settings.get(name) == "OFF":
         yield Finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -91,7 +91,6 @@ class BatchCommit:
         self._outcome = Outcome()
         # Filled in when the batch's end is known, before anything is committed.
         self._properties: dict[str, str] = {}
-        self._workers = ThreadPoolExecutor(settings.writers, "cdc-write")
 
     def __enter__(self) -> Self:
         for name, state in self._states.items():
@@ -110,7 +109,9 @@ class BatchCommit:
         for name, part in self._parts.items():
             if name not in self._running or not self._running[name].done():
                 part.abort()
-        self._workers.shutdown(cancel_futures=True)
+        for future in self._running.values():
+            future.cancel()
+        wait(self._running.values())
         self._open.close()
 
     @property
@@ -294,7 +295,7 @@ class BatchCommit:
 
     def _run(self, name: TableName, part: BatchPart) -> None:
         self._parts[name] = part
-        self._running[name] = self._workers.submit(
+        self._running[name] = self._targets.writers.submit(
             part.commit, self._user, self._number, lambda: self._properties
         )
 

@@ -92,9 +92,11 @@ class LogRows:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
         """
         schema = row_schema(self.table)
+        # The row before an update says whether it had another key.
+        keys = () if self.keeps_before else tuple(self.table.primary_key)
         for run in self.runs:
-            for decoded in run.decoded(self.table, self.bad_dates):
-                self.rows += decoded.rows.num_rows
+            for decoded in run.decoded(self.table, self.bad_dates, keys):
+                self.rows += decoded.rows.num_rows + decoded.left_out
                 yield from self._converted(decoded, schema).to_batches()
 
     def _converted(self, decoded: LoggedRows, schema: pa.Schema) -> pa.Table:

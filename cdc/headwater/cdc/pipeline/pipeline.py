@@ -112,8 +112,7 @@ class _Session:
         self._settings, self._progress = pipeline.settings, pipeline.progress
         self._source, self._stop = source, stop
         self._goal: Position | None = None
-        self._check_start(lake)
-        self._state = PipelineState.open(lake, self._settings.target, self._settings.name)
+        self._state = self._opened_state(lake)
         self._targets = Targets(lake, self._settings)
         self._cascades = Cascades(source, self._targets, self._settings.bad_dates)
         self._joining = Joining(source, self._settings, self._targets)
@@ -145,7 +144,7 @@ class _Session:
         log = self._source.open_log(
             start, self._settings.memory_bytes, self._settings.selection().matches
         )
-        with closing(log) as reader:
+        with closing(log) as reader, self._targets.writers:
             states = self._selected(plan)
             self._joining.begin(states)
             names = {*states, *self._joining.wanted}
@@ -170,17 +169,18 @@ class _Session:
         matches = self._settings.selection().matches
         return {name: state for name, state in _by_name(plan).items() if matches(name)}
 
-    def _check_start(self, lake: Lake) -> None:
-        """Check a new pipeline, before anything is created."""
+    def _opened_state(self, lake: Lake) -> PipelineState:
+        """The pipeline's state; a new pipeline is checked before anything is created."""
         settings = self._settings
         state = PipelineState.existing(lake, settings.target, settings.name)
         if state is not None and state.plan() is not None:
-            return
+            return state
         findings = start_findings(lake, self._source, settings)
         if findings:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
+        return PipelineState.open(lake, settings.target, settings.name)
 
     def _first_plan(self) -> BatchPlan:
         """Batch 0 has nothing: it tells where the log is read from."""

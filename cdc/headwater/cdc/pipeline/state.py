@@ -8,7 +8,8 @@ returns the one that counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Self, TypeVar
@@ -21,7 +22,7 @@ from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
-from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.types.data_type import DataType, parse_type, type_json
 
 __all__ = [
@@ -46,11 +47,15 @@ _SCHEMA = pa.schema(
     ]
 )
 _KEYS = ("pipeline", "item")
-_OPTIONS = {"bucket": "1"}
+# Each batch commits a few rows: a compaction costs as much as their commit.
+_OPTIONS = {"bucket": "1", "num-sorted-run.compaction-trigger": "20"}
 _PLAN = "plan"
 _TABLE = "table:"
 _SETTINGS, _REQUEST = "settings", "request:"
+_PROCESS = "cdc.process"
 _NOT_OF_PLANS = (_SETTINGS, _REQUEST)
+
+_COMPACT = CommitKind.COMPACT
 
 # Stored values are read by later versions and, after a downgrade, by earlier ones.
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -308,9 +313,11 @@ class PipelineState:
             raise Invalid(f"pipeline name {pipeline!r} is empty; name the pipeline")
         self._table = table
         self._pipeline = pipeline
-        # The items of the last scan, and the snapshot before it.
+        # The items of a snapshot.
         self._scanned: Snapshot | None = None
         self._items: Mapping[str, str | None] = {}
+        # Tells commits of this process from those of another one under the same number.
+        self._process = secrets.token_hex(8)
 
     @classmethod
     def open(cls, lake: Lake, database: str, pipeline: str) -> Self:
@@ -407,13 +414,20 @@ class PipelineState:
             if before.get(source) != state:
                 items[_TABLE + source] = _json(_TABLE_STATE, state)
         gone = [_TABLE + source for source in before if source not in plan.tables]
-        self._table.write(
+        written = self._table.write(
             self._rows({**items, **dict.fromkeys(gone)}),
             pa.array(["+U"] * len(items) + ["-D"] * len(gone)),
             commit_user=self.commit_user,
             commit_identifier=plan.number,
-            properties={"cdc.position": plan.end, **(properties or {})},
+            properties={
+                "cdc.position": plan.end,
+                _PROCESS: self._process,
+                **(properties or {}),
+            },
         )
+        if written is not None and written.properties.get(_PROCESS) == self._process:
+            self._wrote(written, items, gone)
+            return plan
         recorded = self.plan()
         if recorded is None or recorded.number != plan.number:
             raise Conflict(
@@ -463,12 +477,27 @@ class PipelineState:
     def _stored(self) -> Mapping[str, str | None]:
         """The pipeline's items. A batch asks several times; a scan costs as much as a commit."""
         latest = self._table.latest_snapshot()
+        if latest is not None and self._follows(latest) and latest.commit_kind is _COMPACT:
+            self._scanned = latest
         if latest is None or latest != self._scanned:
             own = Comparison("pipeline", "=", self._pipeline)
             stored = self._table.scan(where=own).to_arrow()
             items, values = stored["item"].to_pylist(), stored["value"].to_pylist()
             self._scanned, self._items = latest, dict(zip(items, values, strict=True))
         return self._items
+
+    def _follows(self, snapshot: Snapshot) -> bool:
+        """Whether nothing was committed between the known items and a snapshot."""
+        return self._scanned is not None and snapshot.id == self._scanned.id + 1
+
+    def _wrote(
+        self, snapshot: Snapshot, items: Mapping[str, str | None], gone: Collection[str]
+    ) -> None:
+        """Know the items that this process wrote, unless others wrote some that are not known."""
+        if self._follows(snapshot):
+            known = {**self._items, **items}
+            self._items = {item: value for item, value in known.items() if item not in gone}
+            self._scanned = snapshot
 
     def _write(self, items: Mapping[str, str | None]) -> None:
         kinds = ["-D" if value is None else "+U" for value in items.values()]

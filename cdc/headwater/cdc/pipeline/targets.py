@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from headwater.catalog.table.table import Table
@@ -29,10 +30,14 @@ class Targets:
     Args:
         lake: The lake.
         settings: The pipeline's.
+
+    Attributes:
+        writers: Threads that write to them. New ones for each batch would begin with fresh memory.
     """
 
     def __init__(self, lake: Lake, settings: PipelineSettings) -> None:
         self._lake, self._settings = lake, settings
+        self.writers = ThreadPoolExecutor(settings.writers, "cdc-write")
         self._tables: dict[str, Table] = {}
 
     def names(self, sources: Iterable[TableName]) -> dict[TableName, str]:

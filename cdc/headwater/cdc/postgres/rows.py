@@ -88,13 +88,17 @@ class LogTableRows:
         """Whether the log has rows as they were before updates, and all columns of deleted ones."""
         return self.relation.identity is ReplicaIdentity.FULL
 
-    def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
+    def decoded(
+        self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()
+    ) -> Iterator[LoggedRows]:
         """Decode the rows.
 
         Args:
             table: The table, with the types that its columns have in the lake. A column that the
                 log does not have is left out of all rows.
             bad_dates: What to do with dates that the lake does not have.
+            changed: Not used: rows before updates are there where the key changed, or all columns
+                identify rows.
 
         Raises:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.

@@ -44,12 +44,14 @@ class LoggedRows:
         column_sets: The columns that rows have, by name, one set for each kind of partial image.
         column_set: The index in `column_sets` of each row, as ``int32``; None where every row has
             every column.
+        left_out: How many rows before updates were left out.
     """
 
     rows: pa.Table
     kinds: pa.Array
     column_sets: Sequence[Collection[str]] = ()
     column_set: pa.Array | None = None
+    left_out: int = 0
 
 
 class TableRows(Protocol):
@@ -63,13 +65,17 @@ class TableRows(Protocol):
     def has_rows_before(self) -> bool:
         """Whether the log has rows as they were before updates, and all columns of deleted ones."""
 
-    def decoded(self, table: SourceTable, bad_dates: BadDates) -> Iterator[LoggedRows]:
+    def decoded(
+        self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()
+    ) -> Iterator[LoggedRows]:
         """Decode the rows.
 
         Args:
             table: The table, with the types that its columns have in the lake; its columns are
                 those of the log.
             bad_dates: What to do with dates that the lake does not have.
+            changed: Rows before updates that change none of these columns may be left out; without
+                columns all rows are there.
 
         Raises:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
