@@ -126,7 +126,8 @@ class _Session:
 
     def look(self) -> None:
         """Ask for what the log does not have: all of it until now is to be followed."""
-        self._redefinitions.look()
+        plan = self._state.plan()
+        self._redefinitions.look({} if plan is None else self._selected(plan))
 
     def run(self, goal: Position | None) -> bool:
         """Follow the source to a position, or until it is stopped."""
@@ -232,7 +233,7 @@ class _Session:
 
     def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
         """Read, plan and commit a batch, if there is anything in it."""
-        self._redefinitions.look()
+        self._redefinitions.look(states)
         self._joining.read(states, reader.position)
         self._follow(reader, states)
         number = plan.number + 1
@@ -326,7 +327,7 @@ class _Session:
         all_joined = self._joining.joined(states, batch)
         if batch.changes or all_joined is not states:
             self._cascades.forget()
-            self._redefinitions.forget()
+            self._redefinitions.forget(all_joined)
         joined = dict(all_joined)
         before = {name for name, state in states.items() if state.is_followed and state.columns}
         for parent in {name for name, state in joined.items() if state.is_followed} - before:

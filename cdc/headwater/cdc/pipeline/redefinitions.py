@@ -7,12 +7,12 @@ from dataclasses import replace
 from time import monotonic
 
 from headwater.cdc.ddl import Change, CreateTable, DropTables, RenameTables
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position
-from headwater.cdc.source.redefinitions import Redefinition
+from headwater.cdc.source.redefinitions import Redefinition, Unlogged
 from headwater.cdc.source.source import Source
 
 __all__ = ["RedefinitionWatch"]
@@ -39,9 +39,10 @@ class RedefinitionWatch:
         self._found: Mapping[TableName, SourceTable] | None = None
         # Tables that are there and cannot be followed.
         self._rejected: frozenset[TableName] = frozenset()
+        self._unlogged: Mapping[TableName, Finding] = {}
         self._settled: Position | None = None
 
-    def look(self) -> None:
+    def look(self, states: States) -> None:
         """Ask for the definitions, unless the log has statements or they were asked for lately."""
         if self._source.logs_statements or self._found is not None or monotonic() < self._next:
             return
@@ -51,6 +52,8 @@ class RedefinitionWatch:
         self._found = {table.name: table for table in tables.followed}
         rejected = (finding.table for finding in tables.findings)
         self._rejected = frozenset(name for name in rejected if name is not None)
+        followed = {name for name, state in states.items() if state.is_followed}
+        self._unlogged = self._source.unlogged(followed & self._found.keys())
         self._settled = self._source.position()
 
     @property
@@ -58,11 +61,11 @@ class RedefinitionWatch:
         """Whether the log has not reached the place of what was asked for."""
         return self._found is not None
 
-    def forget(self) -> None:
+    def forget(self, states: States) -> None:
         """Ask again: tables have changed since, by what the log told of them."""
         self._found = self._settled = None
         self._next = monotonic()
-        self.look()
+        self.look(states)
 
     def batch(self, states: States, position: Position) -> LogBatch | None:
         """What was found, once the log has reached its place; None if nothing was."""
@@ -90,6 +93,8 @@ class RedefinitionWatch:
                 continue
             elif table is None or table.id != state.id:
                 yield CreateTable(name, or_replace=True)
+            elif name in self._unlogged:
+                yield Unlogged(name, self._unlogged[name])
             elif _shape(table) != _shape(state.source_table(name)):
                 yield Redefinition(table)
         if renames:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic, sleep
 
@@ -42,13 +42,14 @@ from headwater.cdc.source.foreign_keys import ForeignKeyAction
 from headwater.cdc.source.log_batches import LogBatch, LogReader, XaEnd
 from headwater.cdc.source.positions import READ_AGAIN, Position
 from headwater.cdc.source.reads import Tables
-from headwater.cdc.source.redefinitions import Redefinition
+from headwater.cdc.source.redefinitions import Redefinition, Unlogged
 from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import Conflict, Invalid
 
 __all__ = ["PostgresSource"]
 
 _RETRY_SECONDS = 0.1
+_READ_ONE_AGAIN = "read the table again: headwater cdc resnapshot"
 # For a reader whose connection was lost without the server's knowledge.
 _OTHER_READER_SECONDS = 10.0
 _LOCK_PREFIX = "headwater_cdc_"
@@ -238,6 +239,16 @@ class PostgresSource:
         """How many bytes of the log follow a place in it."""
         return max(0, self.position().lsn - lsn)
 
+    def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
+        """Those of the tables whose changes the publication does not have, or not all of them."""
+        with explained(self.address):
+            findings = publication_findings(self._connection, self._log.publication, tables)
+        lacks: dict[TableName, Finding] = {}
+        for finding in findings:
+            for name in tables if finding.table is None else [finding.table]:
+                lacks.setdefault(name, finding)
+        return lacks
+
     def prepared_transactions(self) -> tuple[str, ...]:
         """None: a prepared transaction is in the log when it is committed."""
         return ()
@@ -282,6 +293,9 @@ class PostgresSource:
         Raises:
             Invalid: The table cannot be followed any more.
         """
+        for change in batch.changes:
+            if isinstance(change, Unlogged) and change.table == table.name:
+                raise Invalid(f"{change.finding}; then {_READ_ONE_AGAIN} {table.name}")
         tables = self.tables({table.name}, mapping=mapping, without_key=not table.primary_key)
         for finding in tables.findings:
             raise Invalid(str(finding))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.cdc.ddl.changes import Change
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import Finding, SourceTable, TableName
 
-__all__ = ["Redefinition"]
+__all__ = ["Redefinition", "Unlogged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +24,21 @@ class Redefinition(Change):
     def tables(self) -> tuple[TableName, ...]:
         """The table."""
         return (self.definition.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Unlogged(Change):
+    """A table whose changes are not all in the log any more.
+
+    Attributes:
+        table: The table.
+        finding: What keeps them out of it.
+    """
+
+    table: TableName
+    finding: Finding
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The table."""
+        return (self.table,)

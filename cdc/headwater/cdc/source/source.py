@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -186,6 +186,12 @@ class Source(Protocol):
 
         Raises:
             Forbidden: The user may not choose a table.
+        """
+
+    def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
+        """Those of the tables whose changes are not in the log, or not all of them.
+
+        It is asked where the log has no statements.
         """
 
     @property
