@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.cdc.postgres.conftest import PostgresDatabase
-from tests.cdc.postgres.logs import SourceLog, contents, name, source_log
+from tests.cdc.postgres.logs import LIMITS, SourceLog, contents, name, source_log
 from tests.conftest import postgresql_programs, postgresql_server
 
 from headwater.cdc.postgres.positions import LogPosition
@@ -35,14 +35,14 @@ def log() -> Iterator[SourceLog]:
 
 
 def test_a_server_that_is_shut_down_ends_its_log(log: SourceLog) -> None:
-    batches: list[LogBatch] = []
     with log.reader("t") as reader, ThreadPoolExecutor(1) as threads:
         log.database.run("INSERT INTO t SELECT generate_series(1, 1000)")
         restart = threads.submit(_restart, log, "fast")
         # The server waits until all that it has sent is confirmed.
-        while not (batches and batches[-1].ended):
-            batches.append(reader.read_batch(BatchLimits(60, bytes=1)))
+        batches = [reader.read_batch(LIMITS)]
+        while not batches[-1].ended:
             reader.confirm(reader.position)
+            batches.append(reader.read_batch(LIMITS))
         restart.result()
         known = reader.known(name("t"))
     assert len(contents(batches, "t").rows) == 1000
@@ -58,7 +58,7 @@ def test_a_server_that_was_killed_goes_on_where_it_was(log: SourceLog) -> None:
         reader.confirm(reader.position)
         _restart(log, "immediate")
         with pytest.raises(Unavailable, match="the test's server"):
-            reader.read_batch(BatchLimits(60))
+            log.read(reader)
         known = reader.known(name("t"))
     assert known is not None
     _check_goes_on(log, reader.position, known)
