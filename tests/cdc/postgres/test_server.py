@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
+from tests.conftest import postgresql_server
 
+from headwater.cdc.postgres.catalog import read_tables
+from headwater.cdc.postgres.key_ranges import KeyRange, read_range
+from headwater.cdc.postgres.key_rows import missing_keys
 from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.storage.errors import Conflict, Forbidden, Invalid, Unavailable
 
@@ -93,6 +98,42 @@ def test_a_server_that_does_not_log_rows(administrator: PostgresServer) -> None:
         "setting wal_level: it is replica; ALTER SYSTEM SET wal_level = 'logical' (on Amazon RDS: "
         "rds.logical_replication = 1), and restart the server"
     )
+
+
+@pytest.mark.postgresql
+def test_a_server_without_room_for_a_reader_of_its_log() -> None:
+    settings = ("wal_level=logical", "max_replication_slots=1", "max_wal_senders=0")
+    with (
+        postgresql_server(*settings) as server_url,
+        PostgresServer(Address.from_url(f"{server_url}/postgres")) as server,
+    ):
+        senders = (
+            "setting max_wal_senders: it is 0, and 0 are in use; ALTER SYSTEM SET max_wal_senders "
+            "= 5, and restart the server"
+        )
+        assert [str(finding) for finding in server.findings()] == [senders]
+        server.rows("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
+        subjects = [finding.subject for finding in server.findings()]
+        assert subjects == ["setting max_replication_slots", "setting max_wal_senders"]
+        # A pipeline that has its slot needs no other one.
+        assert [finding.subject for finding in server.findings("mine")] == subjects[1:]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(("encoding", "text"), [("LATIN1", "äß"), ("EUC_JP", "日本")])
+def test_text_of_another_encoding(postgresql_url: str, encoding: str, text: str) -> None:
+    name = f"encoded_{encoding.lower()}"
+    with PostgresServer(Address.from_url(f"{postgresql_url}/postgres")) as server:
+        server.rows(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+        with PostgresServer(Address.from_url(f"{postgresql_url}/{name}")) as encoded:
+            encoded.rows("CREATE TABLE public.t (id text PRIMARY KEY)")
+            encoded.rows("INSERT INTO public.t VALUES (%s)", [text])
+            (table,) = read_tables(encoded).followed
+            (batch,) = read_range(encoded, table, KeyRange(None, (text,)))
+            assert batch.column("id").to_pylist() == [text]
+            keys = batch.select(["id"])
+            assert missing_keys(encoded, table, pa.Table.from_batches([keys])).num_rows == 0
+        server.rows(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.mark.postgresql

@@ -79,12 +79,14 @@ def _received(connection: pq.abc.PGconn) -> tuple[bytearray, bool]:
     # A list of views would be gone through by Python's collector again and again.
     rows = bytearray()
     receive = connection.get_copy_data
-    while len(rows) < _CHUNK_BYTES:
+    left = _CHUNK_BYTES
+    while left > 0:
         size, row = receive(0)
         if size < 0:
             _check_end(connection)
             return rows, True
         rows += row
+        left -= size
     return rows, False
 
 

@@ -328,8 +328,7 @@ class PostgresServer:
                 yield Finding(
                     f"setting {name}",
                     f"it is {settings[name]}, and {count} are in use",
-                    f"ALTER SYSTEM SET {name} = {int(str(count)) + 5}, and restart the server, or "
-                    "drop a replication slot that nobody reads",
+                    f"ALTER SYSTEM SET {name} = {int(str(count)) + 5}, and restart the server",
                 )
 
     def _privilege_findings(self) -> Iterator[Finding]:
