@@ -90,18 +90,30 @@ def unanswered_commits(postgres: PostgresDatabase) -> Iterator[None]:
     """Commits are logged, and wait for a standby that does not exist; they end with this."""
     postgres.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     try:
-        _reload(postgres, "nobody")
+        postgres.rows("SELECT pg_reload_conf()")
+        # A process of the server reads the setting for all the others.
+        while not is_commit_waiting(postgres):
+            pass
         yield
     finally:
         postgres.run("ALTER SYSTEM RESET synchronous_standby_names")
-        _reload(postgres, "")
+        postgres.rows("SELECT pg_reload_conf()")
 
 
-def _reload(postgres: PostgresDatabase, expected: str) -> None:
-    postgres.rows("SELECT pg_reload_conf()")
-    # Each session reads the settings again before its next statement.
-    while postgres.value("SHOW synchronous_standby_names") != expected:
-        pass
+def is_commit_waiting(postgres: PostgresDatabase) -> bool:
+    """Whether a commit waits for a standby."""
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute("SET synchronous_commit = on")
+        commit = "SELECT pg_logical_emit_message(true, '', '')"
+        thread = Thread(target=session.execute, args=[commit])
+        thread.start()
+        waiting = f"pg_stat_activity WHERE pid = {session.info.backend_pid} AND "
+        is_waiting = False
+        while thread.is_alive() and not is_waiting:
+            is_waiting = bool(postgres.rows(f"SELECT 1 FROM {waiting} wait_event = 'SyncRep'"))
+        postgres.rows(f"SELECT pg_cancel_backend(pid) FROM {waiting} wait_event = 'SyncRep'")
+        thread.join()
+    return is_waiting
 
 
 def test_a_commit_that_was_received_is_waited_for(
