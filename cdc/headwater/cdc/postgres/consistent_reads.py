@@ -93,9 +93,11 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 class LoggedTransactions:
     """Which of the transactions that run may have their commit in the log that was received.
 
+    It is made when the position to read the log from is known: all that run then count, as they may
+    have committed before it.
+
     Args:
-        server: A connection to ask for the transactions that run. All of them count at first, so
-            this is made before the log is read, or at any time after.
+        server: A connection to ask for the transactions that run; no rows of tables are read by it.
 
     Raises:
         Unavailable: The connection is lost.
@@ -107,17 +109,18 @@ class LoggedTransactions:
         self.add_running()
 
     def add_running(self) -> None:
-        """Count all transactions that run now: the log may not have changes of a new table.
+        """Count all transactions that run now, as the log may not have their changes of a table.
 
         It is called when a table has been added to the publication, before the table is read.
 
         Raises:
             Unavailable: The connection is lost.
         """
-        self.add(self._running())
+        with self._lock:
+            self._numbers |= self._running()
 
     def add(self, numbers: Iterable[int]) -> None:
-        """Count transactions whose commits were received.
+        """Count transactions whose commits were received, before the position is moved past them.
 
         Args:
             numbers: Their numbers, as the log has them: 32 bits.
@@ -127,12 +130,9 @@ class LoggedTransactions:
         """
         with self._lock:
             self._numbers.update(numbers)
-            is_full = len(self._numbers) > _MAX_NUMBERS
-        if is_full:
-            # Those that have ended are seen by all.
-            running = self._running()
-            with self._lock:
-                self._numbers &= running
+            if len(self._numbers) > _MAX_NUMBERS:
+                # Those that have ended are seen by all.
+                self._numbers &= self._running()
 
     def may_have(self, number: int) -> bool:
         """Whether the commit of a transaction that runs may have been received."""
@@ -176,6 +176,9 @@ class Snapshot:
 
 class ConsistentRead:
     """A transaction that sees a table with all changes up to a position at least.
+
+    It begins with `check`, which comes before rows are read; before that, tables and bounds of
+    ranges are those of the time when they are asked for.
 
     Attributes:
         server: Its connection.
@@ -242,16 +245,19 @@ class ConsistentRead:
         self, table: SourceTable, part: KeyRange, bad_values: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of a range, see `read_range`."""
+        assert self.snapshot is not None
         return read_range(self.server, table, part, bad_values)
 
     def keys(
         self, table: SourceTable, keys: pa.Table, bad_values: BadDates = BadDates.FAIL
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of some keys, see `read_keys`."""
+        assert self.snapshot is not None
         return read_keys(self.server, table, keys, bad_values)
 
     def missing_keys(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         """Return the keys that the source does not have, see `missing_keys`."""
+        assert self.snapshot is not None
         return missing_keys(self.server, table, keys)
 
     def end(self) -> None:
