@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc.columns.gather import validity_bitmap
+from headwater.cdc.postgres.escaped_text import escape_positions
 
 __all__ = ["ArrayParts", "split_arrays"]
 
-_OPEN, _CLOSE, _QUOTE, _BACKSLASH, _BOUNDS = (ord(character) for character in '{}"\\[')
+_OPEN, _CLOSE, _QUOTE, _BOUNDS = (ord(character) for character in '{}"[')
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -52,8 +53,9 @@ def split_arrays(text: pa.Array, delimiter: str = ",") -> ArrayParts:
     filled = pc.fill_null(text, "{}")
     bounds, data = _contents(filled)
     is_quote, is_escape = _quotes(data)
-    # Each value has an even number of quotes, so values can be counted through.
-    is_outside = (np.cumsum(is_quote) & 1) == 0
+    # Each value has an even number of quotes, so values can be counted through; to count modulo 256
+    # is enough.
+    is_outside = (np.cumsum(is_quote, dtype=np.uint8) & 1) == 0
     is_outside &= ~is_quote
     opens, closes = is_outside & (data == _OPEN), is_outside & (data == _CLOSE)
     depth = np.add.reduceat(opens.astype(np.int64), bounds[:-1]) if rows else np.zeros(0, np.int64)
@@ -88,17 +90,11 @@ def _contents(text: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uin
 
 def _quotes(data: npt.NDArray[np.uint8]) -> tuple[_Flags, _Flags]:
     """Which characters are quotes around elements, and which are backslashes before a character."""
-    is_quote = data == _QUOTE
-    is_backslash = data == _BACKSLASH
-    if not is_backslash.any():
-        return is_quote, is_backslash
-    # The first, third, … backslash of some in a row escapes the character behind it.
-    index = np.arange(len(data))
-    before = np.maximum.accumulate(np.where(is_backslash, -1, index))
-    is_escape = is_backslash & ((index - before) & 1 == 1)
-    is_escaped = np.zeros(len(data), np.bool_)
-    is_escaped[1:] = is_escape[:-1]
-    return is_quote & ~is_escaped, is_escape
+    is_quote, is_escape = data == _QUOTE, np.zeros(len(data), np.bool_)
+    escapes = escape_positions(data)
+    is_escape[escapes] = True
+    is_quote[escapes + 1] = False
+    return is_quote, is_escape
 
 
 def _elements(
@@ -114,10 +110,12 @@ def _elements(
     # Empty elements are quoted, so that none ends where it begins.
     steps[ends] -= 1
     is_kept = (np.cumsum(steps[:-1], dtype=np.int8) > 0) & ~is_left_out
-    kept = np.concatenate([[0], np.cumsum(is_kept)])
-    offsets = np.concatenate([kept[begins], kept[ends[-1:]]] if len(begins) else [[0]])
+    offsets = np.zeros(len(begins) + 1, np.int32)
+    if len(begins):
+        # What lies between elements is not kept.
+        np.cumsum(np.add.reduceat(is_kept, begins, dtype=np.int32), out=offsets[1:])
     characters = np.ascontiguousarray(data[is_kept])
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(characters)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(characters)]
     text = pa.Array.from_buffers(pa.string(), len(begins), buffers)
     is_plain = data[begins] != _QUOTE if len(begins) else np.zeros(0, np.bool_)
     is_null = pc.equal(text, "NULL").to_numpy(zero_copy_only=False) & is_plain

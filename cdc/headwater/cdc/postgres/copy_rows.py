@@ -17,6 +17,7 @@ from psycopg.errors import error_from_result
 
 from headwater.cdc.columns import LogBytes, Nulls, Offsets, binary_column
 from headwater.cdc.columns.gather import PADDING
+from headwater.cdc.postgres.escaped_text import unescaped
 from headwater.cdc.postgres.server import PostgresServer, explained
 
 __all__ = ["copied_columns"]
@@ -26,16 +27,6 @@ _CHUNK_BYTES = 1 << 22
 _TAB, _NEWLINE, _BACKSLASH = (ord(character) for character in "\t\n\\")
 _NULL = int.from_bytes(b"\\N", "little")
 _NULL_BYTES = 2
-
-
-def _unescaped_characters() -> npt.NDArray[np.uint8]:
-    characters = np.arange(256, dtype=np.uint8)
-    for letter, character in zip("bfnrtv", "\b\f\n\r\t\v", strict=True):
-        characters[ord(letter)] = ord(character)
-    return characters
-
-
-_UNESCAPED = _unescaped_characters()
 
 
 def copied_columns(
@@ -145,25 +136,4 @@ def _column(
         if count:
             nulls, lengths = is_null, np.where(is_null, 0, lengths)
     values = binary_column(log, starts, nulls, lengths)
-    return _unescaped(values) if backslashes else values
-
-
-def _unescaped(values: pa.Array) -> pa.Array:
-    """Values without the backslashes of their escapes."""
-    validity, offsets, contents = values.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[: len(values) + 1]
-    data = np.frombuffer(contents, np.uint8)[: bounds[-1]]
-    positions = np.flatnonzero(data == _BACKSLASH)
-    # Of backslashes in a row the first, third, … begin an escape; values have whole escapes.
-    index = np.arange(len(positions))
-    is_first = np.ones(len(positions), np.bool_)
-    is_first[1:] = np.diff(positions) != 1
-    run_starts = np.maximum.accumulate(np.where(is_first, index, 0))
-    escapes = positions[(index - run_starts) & 1 == 0]
-    is_kept = np.ones(len(data), np.bool_)
-    is_kept[escapes] = False
-    data = data.copy()
-    data[escapes + 1] = _UNESCAPED[data[escapes + 1]]
-    removed = np.searchsorted(escapes, bounds)
-    buffers = [validity, pa.py_buffer((bounds - removed).astype(np.int32))]
-    return pa.Array.from_buffers(pa.binary(), len(values), [*buffers, pa.py_buffer(data[is_kept])])
+    return unescaped(values) if backslashes else values
