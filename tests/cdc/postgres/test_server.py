@@ -9,9 +9,10 @@ import pytest
 from tests.conftest import postgresql_server
 
 from headwater.cdc.postgres.catalog import read_tables
-from headwater.cdc.postgres.key_ranges import KeyRange, read_range
+from headwater.cdc.postgres.key_ranges import read_range
 from headwater.cdc.postgres.key_rows import missing_keys
 from headwater.cdc.postgres.server import Address, PostgresServer
+from headwater.cdc.source.key_ranges import KeyRange
 from headwater.storage.errors import Conflict, Forbidden, Invalid, Unavailable
 
 
