@@ -173,6 +173,26 @@ def test_changes_of_a_table(
     assert [field.name for field in fields] == [name for (name,) in names]
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE orders ADD COLUMN note TEXT DEFAULT 'none'",
+            "ALTER TABLE orders ALTER COLUMN note DROP DEFAULT",
+        ),
+        ("ALTER TABLE orders DROP COLUMN customer", "ALTER TABLE orders ADD COLUMN customer TEXT"),
+    ],
+)
+def test_statements_that_the_first_rows_come_after(
+    postgres: PostgresDatabase, follower: Follower, statements: tuple[str, ...]
+) -> None:
+    postgres.run(ORDERS, "INSERT INTO orders VALUES (1, 'one', 1, now()), (2, 'two', 2, now())")
+    follower.once()
+    postgres.run(*statements, "INSERT INTO orders (id, amount) VALUES (99, 9)")
+    follower.once()
+    follower.check("orders")
+
+
 def test_values_that_messages_leave_out(postgres: PostgresDatabase, follower: Follower) -> None:
     """airbytehq/airbyte#30518, bruin-data/ingestr#805."""
     postgres.run(
