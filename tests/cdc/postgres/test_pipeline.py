@@ -53,6 +53,11 @@ class Follower:
         """Commit all that the source has."""
         self.pipeline().run(once=True)
 
+    def resnapshot(self, table: str) -> None:
+        """Ask for a table to be read again."""
+        state = PipelineState.open(self.lake, "lake", self.settings.name)
+        state.request(f"resnapshot:public.{table}", "")
+
     def states(self) -> Mapping[str, TableState]:
         """The tables' states in the last plan."""
         plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
@@ -178,6 +183,26 @@ def test_changes_of_a_table(
     )
     fields = follower.lake.table("lake.orders").schema.fields
     assert [field.name for field in fields] == [name for (name,) in names]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE orders ADD COLUMN note TEXT DEFAULT 'none'",
+            "ALTER TABLE orders ALTER COLUMN note DROP DEFAULT",
+        ),
+        ("ALTER TABLE orders DROP COLUMN customer", "ALTER TABLE orders ADD COLUMN customer TEXT"),
+    ],
+)
+def test_statements_that_the_first_rows_come_after(
+    postgres: PostgresDatabase, follower: Follower, statements: tuple[str, ...]
+) -> None:
+    postgres.run(ORDERS, "INSERT INTO orders VALUES (1, 'one', 1, now()), (2, 'two', 2, now())")
+    follower.once()
+    postgres.run(*statements, "INSERT INTO orders (id, amount) VALUES (99, 9)")
+    follower.once()
+    follower.check("orders")
 
 
 def test_values_that_messages_leave_out(postgres: PostgresDatabase, follower: Follower) -> None:
@@ -349,3 +374,24 @@ def test_partitions_that_come_and_go_with_rows(
     follower.once()
     follower.check("logs")
     assert follower.rows("logs") == []
+
+
+def test_a_table_that_leaves_the_publication(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(ORDERS, "CREATE TABLE items (id INT PRIMARY KEY)")
+    follower.once()
+    postgres.run(
+        "ALTER PUBLICATION headwater_shop DROP TABLE orders",
+        "INSERT INTO orders VALUES (1, 'a', 1, now())",
+        "INSERT INTO items VALUES (1)",
+    )
+    follower.once()
+    reason = follower.states()["orders"].reason
+    assert reason is not None
+    assert "publication headwater_shop: it does not have the table public.orders" in reason
+    assert reason.endswith("headwater cdc resnapshot public.orders")
+    follower.check("items")
+    follower.resnapshot("orders")
+    follower.once()
+    follower.check("orders", "items")

@@ -16,7 +16,6 @@ from tests.conftest import postgresql_programs, postgresql_server
 
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.relations import Relation
-from headwater.cdc.source.log_batches import BatchLimits, LogBatch
 from headwater.storage.errors import Unavailable
 
 pytestmark = pytest.mark.postgresql

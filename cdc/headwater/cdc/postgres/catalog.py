@@ -18,6 +18,7 @@ __all__ = [
     "ColumnDefinition",
     "TableDefinition",
     "check_definition",
+    "filled_columns",
     "quoted",
     "quoted_table",
     "read_definitions",
@@ -60,6 +61,13 @@ SELECT r.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpe
 FROM unnest(%s::oid[]) AS r(oid), pg_partition_tree(r.oid) t
   JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.isleaf ORDER BY 2, 3
+"""
+# A default that was given to rows which were there, also where it is not the default any more.
+_FILLED = """
+SELECT DISTINCT a.attname::text
+FROM (SELECT %s::oid UNION SELECT relid::oid FROM pg_partition_tree(%s::oid::regclass)) t (oid)
+  JOIN pg_attribute a ON a.attrelid = t.oid
+WHERE a.atthasmissing AND NOT a.attisdropped
 """
 _PARTITIONED, _FOREIGN = "p", "f"
 _UNLOGGED = "u"
@@ -242,6 +250,22 @@ def check_definition(server: PostgresServer, table: SourceTable) -> TableDefinit
         if is_same and key == [*table.primary_key] and table.id in (None, definition.oid):
             return definition
     raise Conflict(f"table {table.name} of the source has other columns meanwhile; read it again")
+
+
+def filled_columns(server: PostgresServer, table: SourceTable) -> Collection[str]:
+    """The columns whose default rows have that were there before the column, without being stored.
+
+    A table that has been rewritten since, into another file, has stored them.
+
+    Args:
+        server: The server.
+        table: The table as it is, with its number.
+
+    Raises:
+        Unavailable: The server does not answer.
+    """
+    rows = server.rows(_FILLED, [table.id, table.id])
+    return {str(name) for (name,) in rows}
 
 
 def read_definitions(

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
-from headwater.cdc.postgres.catalog import quoted_table, read_tables
+from headwater.cdc.postgres.catalog import filled_columns, quoted_table, read_tables
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.consistent_reads import (
     LoggedTransactions,
@@ -304,7 +304,7 @@ class PostgresSource:
         (now,) = tables.followed
         if not all(self._is_of(change, now) for change in batch.changes):
             return TableChanges(table, is_unknown=True)
-        return changed_table(table, now)
+        return changed_table(table, now, filled_columns(self._server, now))
 
     def _is_of(self, change: Change, now: SourceTable) -> bool:
         """Whether a change of a table, if it is one, leads to the present definition."""

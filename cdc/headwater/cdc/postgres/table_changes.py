@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.table_changes import TableChanges
@@ -9,7 +11,9 @@ from headwater.cdc.source.table_changes import TableChanges
 __all__ = ["changed_table"]
 
 
-def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
+def changed_table(
+    before: SourceTable, after: SourceTable, filled: Collection[str] = ()
+) -> TableChanges:
     """A table whose definition is another one.
 
     A column keeps its number when it is renamed, and no other column gets it. Rows that were there
@@ -19,6 +23,7 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
     Args:
         before: The table as it was known, with the numbers of its columns.
         after: The table as it is.
+        filled: Columns that have a value in rows which were there before, see `filled_columns`.
     """
     known = {column.id: column for column in before.columns}
     now = {column.id: column for column in after.columns}
@@ -27,10 +32,18 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
         for number, column in now.items()
         if number in known and known[number].name != column.name
     ]
+    added = [column for number, column in now.items() if number not in known]
     reasons = [
         f"column {column.name} was added with a default"
-        for number, column in now.items()
-        if number not in known and _fills(column)
+        for column in added
+        if column.name in filled or _fills(column)
+    ]
+    # The lake has the values of the other column under this name.
+    names = {column.name for column in before.columns}.difference(old for old, _ in renames)
+    reasons += [
+        f"column {column.name} was dropped and added again"
+        for column in added
+        if column.name in names
     ]
     reasons += [
         f"column {column.name} has another type"
