@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headwater.storage.errors import Invalid
@@ -72,6 +72,34 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
+class StoredPart:
+    """A table, or a partition of it.
+
+    Attributes:
+        id: The number that it keeps when it is renamed.
+        file: Another one when all of its rows are written again.
+        is_made_empty: Whether it had no rows when it became a partition.
+    """
+
+    id: int
+    file: int
+    is_made_empty: bool
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a source has a table's rows.
+
+    Attributes:
+        altered: Another text when its columns are altered.
+        parts: Its partitions; itself if it has none.
+    """
+
+    altered: str
+    parts: tuple[StoredPart, ...]
+
+
+@dataclass(frozen=True)
 class SourceTable:
     """A table of a source that can be followed.
 
@@ -81,6 +109,8 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
+        storage: Where its rows are, which is no part of its definition; None where the log has
+            every change of them.
     """
 
     name: TableName
@@ -88,6 +118,7 @@ class SourceTable:
     primary_key: Sequence[str] = ()
     comment: str = ""
     id: int | None = None
+    storage: Storage | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ class RedefinitionWatch:
                 continue
             elif table is None or table.id != state.id:
                 yield CreateTable(name, or_replace=True)
-            elif _shape(table) != _shape(state.source_table(name)):
+            elif table.storage != state.storage or _shape(table) != _shape(
+                state.source_table(name)
+            ):
                 yield Redefinition(table)
         if renames:
             yield RenameTables(tuple(renames.items()))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.storage import read_storage
 from headwater.cdc.postgres.types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
@@ -184,7 +185,9 @@ def read_tables(
     followed: list[SourceTable] = []
     findings: list[Finding] = []
     notes: list[Finding] = []
-    for table in read_definitions(server, wanted):
+    definitions = read_definitions(server, wanted)
+    storage = read_storage(server, [table.oid for table in definitions])
+    for table in definitions:
         problems = [*_problems(table, server.address.user, without_key=without_key)]
         columns: list[SourceColumn] = []
         for column in table.columns:
@@ -202,7 +205,10 @@ def read_tables(
         if not problems:
             names = {column.number: column.name for column in table.columns}
             key = tuple(names[number] for number in table.primary_key)
-            followed.append(SourceTable(table.name, tuple(columns), key, table.comment, table.oid))
+            stored = storage.get(table.oid)
+            followed.append(
+                SourceTable(table.name, tuple(columns), key, table.comment, table.oid, stored)
+            )
     names_followed = {table.name for table in followed}
     return Tables(followed, findings, [note for note in notes if note.table in names_followed])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
+from headwater.cdc.postgres.storage import unlogged_change
 from headwater.cdc.source.table_changes import TableChanges
 
 __all__ = ["changed_table"]
@@ -36,6 +37,8 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
         for number, column in now.items()
         if number in known and known[number].source_type != column.source_type
     ]
+    unlogged = unlogged_change(before.storage, after.storage)
+    reasons += [] if unlogged is None else [unlogged]
     key = [_number(before, name) for name in before.primary_key]
     return TableChanges(
         after,
