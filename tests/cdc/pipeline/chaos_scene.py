@@ -2,82 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 
-from tests.cdc.pipeline.chaos_writer import TABLES, ChaosWriter, create_tables
+from tests.cdc.pipeline.chaos_sources import ChaosSource
 from tests.cdc.pipeline.killed_pipelines import running
 from tests.chaos.proxy import Mode, Proxy
-from tests.conftest import DatabaseServer
 from tests.ports import free_port
 from tests.processes import ServerProcess, address_in
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.mysql.server import Address, MySQLServer
-from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.service.sources import open_source
 from headwater.cdc.service.verify import verify
 from headwater.client import Lake, connect
 from headwater.migrations import upgrade
-from headwater.storage.errors import HeadwaterError, Unavailable
+from headwater.storage.errors import Unavailable
 
 __all__ = ["Scene"]
 
-_DATABASE = "chaos"
 # A stuck pipeline is a failure; a slow one is not.
 _PATIENCE_SECONDS = 300
-
-
-class _Database:
-    """A database server that is killed and started again, with its data and its port."""
-
-    def __init__(self, server: DatabaseServer, stack: ExitStack) -> None:
-        self.address = Address.from_url(server.url)
-        self._folder = server.data.parent
-        pid = int((self._folder / "pid").read_text())
-        arguments = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
-        # The user is there.
-        self._command = [part for part in arguments if not part.startswith("--init-file=")]
-        self._pid: int | None = pid
-        self._owner = os.stat(f"/proc/{pid}").st_uid
-        self._process: subprocess.Popen[bytes] | None = None
-        stack.callback(self.kill)
-
-    def kill(self) -> None:
-        """Kill the server."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        elif self._pid is not None:
-            os.kill(self._pid, signal.SIGKILL)
-            # It is a child of this process: until it is waited for, MySQL finds its socket in use.
-            os.waitpid(self._pid, 0)
-            self._pid = None
-
-    def start(self) -> None:
-        """Start it again, and wait until it answers."""
-        self._process = subprocess.Popen(
-            self._command,
-            user=self._owner,
-            cwd=self._folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while True:
-            logs = [path.read_text()[-2000:] for path in self._folder.glob("log*")]
-            assert self._process.poll() is None, logs
-            with suppress(HeadwaterError):
-                MySQLServer(self.address).close()
-                return
 
 
 class _Catalog:
@@ -115,7 +68,7 @@ class Scene:
     """All of it, and a writer that changes the source.
 
     Args:
-        server: The source, which nobody else uses.
+        source: The source.
         folder: An empty folder.
         seed: Of all choices.
         object_store: The port of an object store that has the lake, and its URI; None is a folder.
@@ -123,7 +76,7 @@ class Scene:
 
     def __init__(
         self,
-        server: DatabaseServer,
+        source: ChaosSource,
         folder: Path,
         seed: int,
         object_store: tuple[int, str] | None = None,
@@ -131,7 +84,8 @@ class Scene:
         self._folder, self._numbers = folder, random.Random(seed)
         self._stack = ExitStack()
         self.log = folder / "errors"
-        self.source = _Database(server, self._stack)
+        self.source, self.writer = source, source.writer
+        self._stack.callback(source.close)
         self._store: Proxy | None = None
         options: dict[str, str] = {}
         location = str(folder / "warehouse")
@@ -148,16 +102,15 @@ class Scene:
         self._options = options
         self.catalog = _Catalog(folder, location, options)
         self._stack.callback(self.catalog.kill)
+        # Definitions are asked for often, where the log has no statements.
         self.settings = PipelineSettings(
-            "chaos", "mysql://test", "lake", (f"{_DATABASE}.*",), batch_seconds=0.2, range_rows=60
+            *("chaos", "mysql://test", "lake", (source.include,)),
+            batch_seconds=0.2,
+            range_rows=60,
+            look_seconds=0.3,
         )
-        with MySQLServer(self.source.address) as connection:
-            for statement in (f"CREATE DATABASE {_DATABASE}", f"USE {_DATABASE}"):
-                connection.rows(statement)
-            create_tables(connection)
         self.lake: Lake = connect(self.catalog.url, options=options)
         self.lake.create_database("lake")
-        self.writer = ChaosWriter(self.source.address, _DATABASE, seed)
 
     def close(self) -> None:
         """Kill all of it."""
@@ -221,13 +174,7 @@ class Scene:
         self._store.set(Mode.PASS)
 
     def _kill_connections(self) -> None:
-        """Kill some of the source's connections, which are the pipeline's and the writer's."""
-        with MySQLServer(self.source.address) as server:
-            ((own,),) = server.rows("SELECT CONNECTION_ID()")
-            for row in server.rows("SHOW PROCESSLIST"):
-                if row[0] != own and row[1] == "headwater" and self._numbers.random() < 0.6:
-                    with suppress(HeadwaterError):
-                        server.rows(f"KILL {row[0]}")
+        self.source.kill_connections(self._numbers)
 
     def _wait_for_batches(self, count: int, process: object) -> None:
         goal, end = self._batch() + count, monotonic() + _PATIENCE_SECONDS
@@ -253,8 +200,8 @@ class Scene:
 
     def finish(self) -> None:
         """Commit all that the source has."""
-        address = self.source.address
-        Pipeline(self.lake, lambda: MySQLSource(address), self.settings).run(once=True)
+        connect_to = partial(open_source, self.source.address, self.settings)
+        Pipeline(self.lake, connect_to, self.settings).run(once=True)
 
     def states(self) -> Mapping[str, TableState]:
         """The tables' states in the last plan."""
@@ -266,7 +213,7 @@ class Scene:
         """Tables that are not as the source's, with what is known of them."""
         problems = []
         states = self.states()
-        for table in TABLES:
+        for table in self.source.tables:
             state = states.get(table)
             if state is None or state.phase is not TablePhase.STREAMING:
                 problems.append(f"{table}: {state and (state.phase, state.reason)}")
@@ -280,19 +227,13 @@ class Scene:
 
     def columns(self) -> Sequence[str]:
         """Tables whose columns in the lake are not the source's, in their order."""
-        with MySQLServer(self.source.address) as server:
-            wrong = []
-            for table in TABLES:
-                rows = server.rows(
-                    "SELECT column_name FROM information_schema.columns WHERE table_schema = %s "
-                    "AND table_name = %s ORDER BY ordinal_position",
-                    [_DATABASE, table],
-                )
-                names = [str(name) for (name,) in rows]
-                fields = self.lake.table(f"lake.{table}").schema.fields
-                if [field.name for field in fields] != names:
-                    wrong.append(f"{table}: {[field.name for field in fields]}, not {names}")
-            return wrong
+        columns = self.source.columns()
+        wrong = []
+        for table in self.source.tables:
+            names = [field.name for field in self.lake.table(f"lake.{table}").schema.fields]
+            if names != columns[table]:
+                wrong.append(f"{table}: {names}, not {columns[table]}")
+        return wrong
 
 
 def _drain(process: ServerProcess) -> None:

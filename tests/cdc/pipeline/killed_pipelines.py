@@ -13,19 +13,20 @@ from pathlib import Path
 from threading import Event, Thread
 
 from headwater.cdc.mysql.server import Address, MySQLServer
-from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.service.sources import Address as SourceAddress
+from headwater.cdc.service.sources import open_source
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["headwater.cdc.pipeline.pipeline", "headwater.client"])
+_CONTEXT.set_forkserver_preload(["headwater.cdc.service.sources", "headwater.client"])
 
 
 def _run(
     lake: str,
-    address: Address,
+    address: SourceAddress,
     settings: PipelineSettings,
     log: Path,
     options: Mapping[str, str] | None,
@@ -34,7 +35,7 @@ def _run(
     warehouse = _connected(lake, options)
     while True:
         try:
-            Pipeline(warehouse, lambda: MySQLSource(address), settings).run()
+            Pipeline(warehouse, lambda: open_source(address, settings), settings).run()
         except Conflict as error:
             # The source has not noticed yet that the process before is gone.
             if "runs in another process" in error.message:
@@ -60,7 +61,7 @@ def _note(log: Path, error: Exception) -> None:
 @contextmanager
 def running(
     lake: str,
-    address: Address,
+    address: SourceAddress,
     settings: PipelineSettings,
     log: Path,
     options: Mapping[str, str] | None = None,

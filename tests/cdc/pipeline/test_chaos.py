@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.cdc.pipeline.chaos_scene import Scene
-from tests.conftest import DatabaseServer, mariadb_server, mysql_server
+from tests.cdc.pipeline.chaos_sources import ChaosSource, MySQLChaos, PostgresChaos
+from tests.conftest import mariadb_server, mysql_server, postgresql_server
 from tests.object_store import with_one_bucket
 
 _SETTINGS = (
@@ -22,16 +23,29 @@ _SETTINGS = (
 
 
 @pytest.fixture
-def mariadb_to_kill() -> Iterator[DatabaseServer]:
+def mariadb_to_kill(chaos_seed: int) -> Iterator[ChaosSource]:
     with mariadb_server(*_SETTINGS, "--binlog-format=ROW") as server:
-        yield server
+        yield MySQLChaos(server, chaos_seed)
 
 
 @pytest.fixture
-def mysql_to_kill() -> Iterator[DatabaseServer]:
+def mysql_to_kill(chaos_seed: int) -> Iterator[ChaosSource]:
     gtids = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
     with mysql_server(*_SETTINGS, *gtids) as server:
-        yield server
+        yield MySQLChaos(server, chaos_seed)
+
+
+@pytest.fixture
+def postgresql_to_kill(chaos_seed: int) -> Iterator[ChaosSource]:
+    settings = (
+        *("wal_level=logical", "max_prepared_transactions=20", "wal_sender_timeout=5s"),
+        # Small, so that transactions are larger.
+        "logical_decoding_work_mem=64kB",
+        # What the log has sent must not be lost by a crash.
+        *("fsync=on", "synchronous_commit=on", "full_page_writes=on"),
+    )
+    with postgresql_server(*settings) as url:
+        yield PostgresChaos(url, chaos_seed)
 
 
 @pytest.fixture
@@ -58,8 +72,15 @@ def survives(scene: Scene, seed: int, events: int) -> None:
 
 
 @pytest.mark.mariadb
-def test_a_few_kills(mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed: int) -> None:
+def test_a_few_kills(mariadb_to_kill: ChaosSource, tmp_path: Path, chaos_seed: int) -> None:
     survives(Scene(mariadb_to_kill, tmp_path, chaos_seed), chaos_seed, 10)
+
+
+@pytest.mark.postgresql
+def test_a_few_kills_of_postgresql(
+    postgresql_to_kill: ChaosSource, tmp_path: Path, chaos_seed: int
+) -> None:
+    survives(Scene(postgresql_to_kill, tmp_path, chaos_seed), chaos_seed, 10)
 
 
 @pytest.mark.cdc_chaos
@@ -70,6 +91,7 @@ def test_a_few_kills(mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed
     [
         pytest.param("mariadb_to_kill", marks=pytest.mark.mariadb),
         pytest.param("mysql_to_kill", marks=pytest.mark.mysql),
+        pytest.param("postgresql_to_kill", marks=pytest.mark.postgresql),
     ],
 )
 def test_many_kills(
@@ -84,7 +106,7 @@ def test_many_kills(
 @pytest.mark.timeout(7200)
 @pytest.mark.mariadb
 def test_an_object_store_that_is_lost(
-    mariadb_to_kill: DatabaseServer, tmp_path: Path, chaos_seed: int, s3_endpoint: str
+    mariadb_to_kill: ChaosSource, tmp_path: Path, chaos_seed: int, s3_endpoint: str
 ) -> None:
     with_one_bucket(s3_endpoint, "chaos")
     events = int(os.environ.get("CDC_KILLS", "200")) // 5

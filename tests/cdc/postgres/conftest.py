@@ -1,15 +1,27 @@
-"""A PostgreSQL server whose log is decoded, and a database of its own for each test."""
+"""A PostgreSQL server, a database of its own for each test, and a pipeline that follows it."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.conftest import postgresql_server
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.postgres.server import Address
+from headwater.cdc.postgres.source import PostgresSource
+from headwater.cdc.service.verify import verify
+from headwater.client import Lake, connect
 
 # Small limits and short times, so that what happens beyond them is tested.
 _SETTINGS = (
@@ -59,6 +71,75 @@ class PostgresDatabase:
         self.rows(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
 
 
+class _ReadTables(ProgressLog):
+    """Notes the tables that are read, besides their log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: set[str] = set()
+
+    def states(self, states: Mapping[TableName, TableState]) -> None:
+        super().states(states)
+        self.tables |= {name.table for name, state in states.items() if state.is_read}
+
+
+class Follower:
+    """A pipeline from a database into a lake, run in this process."""
+
+    def __init__(self, database: PostgresDatabase, lake: Lake) -> None:
+        self.database, self.lake = database, lake
+        self.address = Address.from_url(database.url)
+        self.settings = PipelineSettings(
+            "shop", database.url, "lake", ("public.*",), batch_seconds=0.3
+        )
+
+    def change(self, **settings: object) -> None:
+        """Change the settings of the next run."""
+        self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
+
+    def pipeline(self) -> Pipeline:
+        """A pipeline that was not run yet."""
+        connect_to = partial(PostgresSource, self.address, self.settings.name)
+        return Pipeline(self.lake, connect_to, self.settings)
+
+    def once(self) -> set[str]:
+        """Commit all that the source has; the tables that were read besides their log."""
+        pipeline = self.pipeline()
+        pipeline.progress = progress = _ReadTables()
+        pipeline.run(once=True)
+        return progress.tables
+
+    def resnapshot(self, table: str) -> None:
+        """Ask for a table to be read again."""
+        state = PipelineState.open(self.lake, "lake", self.settings.name)
+        state.request(f"resnapshot:public.{table}", "")
+
+    def states(self) -> Mapping[str, TableState]:
+        """The tables' states in the last plan."""
+        plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
+        assert plan is not None
+        return {TableName.from_escaped(name).table: state for name, state in plan.tables.items()}
+
+    def check(self, *tables: str) -> None:
+        """Check that tables are followed, and that the lake's are the source's."""
+        states = self.states()
+        verdicts = {
+            verdict.table.table: verdict
+            for verdict in verify(self.lake, self.address, self.settings)
+        }
+        for table in tables:
+            assert states[table].phase is TablePhase.STREAMING, states[table]
+            verdict = verdicts[table]
+            assert verdict.is_equal, (verdict.problem, verdict.differences.to_pylist()[:10])
+            count = self.database.value(f'SELECT count(*) FROM "{table}"')
+            assert verdict.source_rows == verdict.lake_rows == count
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        """The rows of the lake's table, in the order of its first column."""
+        rows = self.lake.table(f"lake.{table}").scan().to_arrow()
+        return list(rows.sort_by(rows.column_names[0]).to_pylist())
+
+
 @pytest.fixture(scope="session")
 def logical_server() -> Iterator[str]:
     """The URL of a PostgreSQL server with ``wal_level=logical``, without a database's name."""
@@ -80,3 +161,17 @@ def postgres(logical_server: str) -> Iterator[PostgresDatabase]:
                 database.drop_slots()
         finally:
             server.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A lake in this process, with an empty database ``lake``."""
+    with connect(str(tmp_path / "lake")) as lake:
+        lake.create_database("lake")
+        yield lake
+
+
+@pytest.fixture
+def follower(postgres: PostgresDatabase, lake: Lake) -> Follower:
+    """A pipeline that follows all tables of the database."""
+    return Follower(postgres, lake)

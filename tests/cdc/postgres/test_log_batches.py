@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from tests.cdc.postgres.conftest import PostgresDatabase
-from tests.cdc.postgres.logs import SourceLog, contents, name, source_log
+from tests.cdc.postgres.logs import LIMITS, SourceLog, contents, name, source_log
 
 from headwater.cdc.ddl import CreateTable, RenameTables, Truncate
 from headwater.cdc.model.tables import TableName
@@ -550,3 +550,16 @@ def _await_confirmation(log: SourceLog, position: LogPosition) -> None:
     while slot is None or slot.confirmed is None or slot.confirmed < position.lsn:
         slot = find_slot(log.database.connection, log.source.slot)
     assert slot.confirmed == position.lsn
+
+
+def test_a_position_does_not_go_back_behind_one_that_was_read_until(log: SourceLog) -> None:
+    # The log has nothing of the last of them.
+    log.database.run("INSERT INTO other VALUES (1)", "CREATE TABLE more (a int)")
+    goal = log_position(log.database.connection)
+    log.database.run("INSERT INTO t VALUES (1, 'a')")
+    with log.reader("t") as reader:
+        assert reader.read_until(goal).end == goal
+        described = reader.read_batch(LIMITS)
+        assert described.changes
+        assert described.end == goal
+        reader.confirm(goal)

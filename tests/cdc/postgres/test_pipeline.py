@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
-from tests.cdc.postgres.conftest import PostgresDatabase
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import ProgressLog
-from headwater.cdc.pipeline.settings import PipelineSettings, TablesWithoutKey
-from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
-from headwater.cdc.postgres.server import Address
-from headwater.cdc.postgres.source import PostgresSource
+from headwater.cdc.pipeline.settings import TablesWithoutKey
+from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.service.verify import verify
-from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.change import SetOption
 
@@ -28,72 +21,6 @@ ORDERS = (
     "CREATE TABLE orders "
     "(id BIGINT PRIMARY KEY, customer TEXT, amount NUMERIC(10, 2), at TIMESTAMP)"
 )
-
-
-class Follower:
-    """A pipeline from a database into a lake, run in this process."""
-
-    def __init__(self, database: PostgresDatabase, lake: Lake) -> None:
-        self.database, self.lake = database, lake
-        self.address = Address.from_url(database.url)
-        self.settings = PipelineSettings(
-            "shop", database.url, "lake", ("public.*",), batch_seconds=0.3
-        )
-
-    def change(self, **settings: object) -> None:
-        """Change the settings of the next run."""
-        self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
-
-    def pipeline(self) -> Pipeline:
-        """A pipeline that was not run yet."""
-        connect_to = partial(PostgresSource, self.address, self.settings.name)
-        return Pipeline(self.lake, connect_to, self.settings)
-
-    def once(self) -> None:
-        """Commit all that the source has."""
-        self.pipeline().run(once=True)
-
-    def resnapshot(self, table: str) -> None:
-        """Ask for a table to be read again."""
-        state = PipelineState.open(self.lake, "lake", self.settings.name)
-        state.request(f"resnapshot:public.{table}", "")
-
-    def states(self) -> Mapping[str, TableState]:
-        """The tables' states in the last plan."""
-        plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
-        assert plan is not None
-        return {TableName.from_escaped(name).table: state for name, state in plan.tables.items()}
-
-    def check(self, *tables: str) -> None:
-        """Check that tables are followed, and that the lake's are the source's."""
-        states = self.states()
-        verdicts = {
-            verdict.table.table: verdict
-            for verdict in verify(self.lake, self.address, self.settings)
-        }
-        for table in tables:
-            assert states[table].phase is TablePhase.STREAMING, states[table]
-            verdict = verdicts[table]
-            assert verdict.is_equal, (verdict.problem, verdict.differences.to_pylist()[:10])
-            count = self.database.value(f'SELECT count(*) FROM "{table}"')
-            assert verdict.source_rows == verdict.lake_rows == count
-
-    def rows(self, table: str) -> list[dict[str, object]]:
-        """The rows of the lake's table, in the order of its first column."""
-        rows = self.lake.table(f"lake.{table}").scan().to_arrow()
-        return list(rows.sort_by(rows.column_names[0]).to_pylist())
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with connect(str(tmp_path / "lake")) as lake:
-        lake.create_database("lake")
-        yield lake
-
-
-@pytest.fixture
-def follower(postgres: PostgresDatabase, lake: Lake) -> Follower:
-    return Follower(postgres, lake)
 
 
 def test_rows_that_are_there_and_changes(postgres: PostgresDatabase, follower: Follower) -> None:

@@ -1,0 +1,120 @@
+"""Statements that change rows of PostgreSQL's tables without a word in the log."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+
+from headwater.cdc.pipeline.settings import TablesWithoutKey
+from headwater.cdc.service.verify import verify
+
+pytestmark = pytest.mark.postgresql
+
+LOGS = (
+    "CREATE TABLE logs (id INT PRIMARY KEY, v TEXT) PARTITION BY RANGE (id)",
+    "CREATE TABLE logs_0 PARTITION OF logs FOR VALUES FROM (0) TO (100)",
+    "INSERT INTO logs SELECT n, 'old' FROM generate_series(1, 50) n",
+)
+ATTACHED = (
+    "CREATE TABLE logs_1 (LIKE logs INCLUDING ALL)",
+    "INSERT INTO logs_1 SELECT n, 'attached' FROM generate_series(100, 120) n",
+    "ALTER TABLE logs ATTACH PARTITION logs_1 FOR VALUES FROM (100) TO (200)",
+)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ALTER v TYPE INT USING v * 10",
+        "ALTER TABLE t ALTER w TYPE TEXT USING upper(w)",
+    ],
+)
+def test_values_that_change_while_their_type_stays(
+    postgres: PostgresDatabase, follower: Follower, statement: str
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT, w TEXT)",
+        "INSERT INTO t SELECT n, n, 'word ' || n FROM generate_series(1, 50) n",
+    )
+    follower.once()
+    postgres.run(statement)
+    follower.once()
+    follower.check("t")
+
+
+def test_a_table_in_another_file_is_not_read_again(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    follower.once()
+    postgres.run("VACUUM FULL t", "ANALYZE t")
+    assert follower.once() == set()
+    follower.check("t")
+
+
+def test_partitions_that_come_with_rows_and_go(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*LOGS)
+    follower.once()
+    postgres.run(*ATTACHED, "UPDATE logs SET v = 'new' WHERE id = 101")
+    follower.once()
+    follower.check("logs")
+    assert len(follower.rows("logs")) == 71
+    postgres.run("ALTER TABLE logs DETACH PARTITION logs_0", "UPDATE logs_0 SET v = 'away'")
+    follower.once()
+    follower.check("logs", "logs_0")
+    postgres.run("DROP TABLE logs_1")
+    follower.once()
+    follower.check("logs")
+    assert follower.rows("logs") == []
+
+
+def test_a_partition_that_is_made_with_rows_and_attached_at_once(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*LOGS)
+    follower.once()
+    with postgres.connect() as session:
+        for statement in ATTACHED:
+            session.execute(statement.encode())
+    follower.once()
+    follower.check("logs")
+    assert len(follower.rows("logs")) == 71
+
+
+def test_a_partition_that_is_made_empty_is_not_read_again(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*LOGS)
+    follower.once()
+    postgres.run(
+        "CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM (100) TO (200)",
+        "INSERT INTO logs VALUES (100, 'new')",
+    )
+    assert follower.once() == set()
+    follower.check("logs")
+
+
+def test_partitions_of_a_table_without_a_key(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TABLE events (n INT) PARTITION BY RANGE (n)",
+        "ALTER TABLE events REPLICA IDENTITY FULL",
+        "CREATE TABLE events_0 PARTITION OF events FOR VALUES FROM (0) TO (100)",
+        "ALTER TABLE events_0 REPLICA IDENTITY FULL",
+        "INSERT INTO events VALUES (1), (1), (2)",
+    )
+    follower.change(tables_without_key=TablesWithoutKey.APPEND)
+    follower.once()
+    with postgres.connect() as session:
+        for statement in (
+            "CREATE TABLE events_1 AS SELECT n FROM generate_series(100, 120) n",
+            "ALTER TABLE events_1 REPLICA IDENTITY FULL",
+            "ALTER TABLE events ATTACH PARTITION events_1 FOR VALUES FROM (100) TO (200)",
+        ):
+            session.execute(statement.encode())
+    follower.once()
+    verdicts = list(verify(follower.lake, follower.address, follower.settings))
+    assert [(verdict.is_equal, verdict.source_rows) for verdict in verdicts] == [(True, 24)]
