@@ -56,7 +56,8 @@ _MAX_AT_ONCE, _MIN_INSERTS = 100_000, 20
 _COMMITS = 4
 # A batch ends with the transaction that reaches its limit: a bit less than a quarter ends in time.
 _SHARE = 0.9
-_INSERT = ord("I")
+# Before each message: what it is, two positions and a time.
+_HEADER_BYTES, _INSERT = 25, ord("I")
 _WAIT_SECONDS = 1.0
 _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 
@@ -148,11 +149,12 @@ class PostgresCapture:
         rows = 0
         while rows < self.rows:
             chunk = stream.receive(_WAIT_SECONDS)
+            stream.report()
             if chunk is None:
                 continue
             start = 0
             for size in chunk.sizes:
-                rows += chunk.data[start] == _INSERT
+                rows += size > _HEADER_BYTES and chunk.data[start + _HEADER_BYTES] == _INSERT
                 start += size
 
     # Sides --------------------------------------------------------------------------------------
