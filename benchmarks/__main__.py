@@ -15,6 +15,7 @@ from benchmarks.engine.scale import TableScale
 from benchmarks.measurement import measurement_table
 from benchmarks.rest.measure import Limits, RestServer
 
+SOURCES = ("mariadb", "postgresql")
 PARTS = ("engine", "scale", "cdc", "spark", "tpch", "rest")
 PLACE = Path(".bench")
 LAKANA = PLACE / "lakana"
@@ -46,6 +47,9 @@ def main() -> int:
     cdc = parser.add_argument_group("cdc, whose ratios are of processor times")
     cdc.add_argument("--changes", type=int, default=2_000_000, help="rows of a log")
     cdc.add_argument("--transactions", type=int, default=200_000, help="transactions of one row")
+    cdc.add_argument(
+        "--sources", nargs="*", choices=SOURCES, default=SOURCES, help="databases to follow"
+    )
     cdc.add_argument(
         "--freshness",
         type=float,
@@ -131,6 +135,7 @@ def _cdc(chosen: argparse.Namespace) -> bool:
     # Here, not above: the others are measured without PyMySQL.
     from benchmarks.cdc.freshness import Freshness
     from benchmarks.cdc.measure import ChangeDataCapture
+    from benchmarks.cdc.measure_postgresql import PostgresCapture
 
     console = Console()
     if chosen.freshness is not None:
@@ -144,17 +149,23 @@ def _cdc(chosen: argparse.Namespace) -> bool:
         title = f"Freshness, 2,000 changed rows/s over 50 tables for {chosen.freshness:g} s"
         console.print(measurement_table(title, results))
         return all(result.holds for result in results)
+
+    def say(text: str) -> None:
+        console.print(f"[dim]{text} …[/dim]")
+
+    results, missing = [], []
     with tempfile.TemporaryDirectory(prefix="cdc-", dir=chosen.place or PLACE) as folder:
-        bench = ChangeDataCapture(
-            Path(folder).absolute(),
-            chosen.changes,
-            chosen.transactions,
-            chosen.rounds,
-            lambda text: console.print(f"[dim]{text} …[/dim]"),
-        )
-        results = bench.run()
+        place, rows = Path(folder).absolute(), chosen.changes
+        if "mariadb" in chosen.sources:
+            bench = ChangeDataCapture(place, rows, chosen.transactions, chosen.rounds, say)
+            results += bench.run()
+            missing += bench.missing
+        if "postgresql" in chosen.sources:
+            other = PostgresCapture(place, rows, chosen.rounds, say)
+            results += other.run()
+            missing += other.missing
     console.print(measurement_table("Change data capture, per processor second", results))
-    for line in bench.missing:
+    for line in missing:
         console.print(line)
     return all(result.holds for result in results)
 

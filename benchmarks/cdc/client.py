@@ -25,6 +25,9 @@ from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.postgres.server import Address as PostgresAddress
+from headwater.cdc.postgres.source import PostgresSource
+from headwater.cdc.source.source import Source
 from headwater.client import connect
 from headwater.client.lake import Lake
 
@@ -99,8 +102,28 @@ def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
         table_options={"bucket": "1"},
         batch_bytes=int(str(request["batch_bytes"])),
     )
-    address = Address("127.0.0.1", int(str(request["port"])), "root", "")
-    return Pipeline(lake, partial(MySQLSource, address), settings), lake
+    return Pipeline(lake, _opener(request), settings), lake
+
+
+def _opener(request: Mapping[str, object]) -> Callable[[], Source]:
+    """What connects to the source; one of PostgreSQL keeps its log for each folder."""
+    if "url" in request:
+        name = Path(str(request["folder"])).name
+        return partial(PostgresSource, PostgresAddress.from_url(str(request["url"])), name)
+    return partial(MySQLSource, Address("127.0.0.1", int(str(request["port"])), "root", ""))
+
+
+def export_lake(request: Mapping[str, object]) -> Callable[[], int]:
+    """Write the rows of a followed table to an Arrow file."""
+    lake, target = connect(str(request["folder"])), str(request["target"])
+
+    def work() -> int:
+        rows = lake.table(f"{_TARGET}.t").scan().to_arrow()
+        with pa.ipc.new_file(target, rows.schema) as file:
+            file.write_table(rows)
+        return int(rows.num_rows)
+
+    return work
 
 
 def begin(request: Mapping[str, object]) -> Callable[[], int]:
@@ -139,5 +162,5 @@ def write_parts(request: Mapping[str, object]) -> Callable[[], int]:
 
 
 if __name__ == "__main__":
-    steps = (frame, decode, export, begin, follow, write_parts)
+    steps = (frame, decode, export, export_lake, begin, follow, write_parts)
     answer_requests({step.__name__: step for step in steps})

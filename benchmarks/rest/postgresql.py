@@ -25,10 +25,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
+def postgresql(*more: str) -> Iterator[str]:
     """The URL of a new server, without a database's name; it is gone when the context ends.
 
     Commits are flushed to the disk: what is measured is what a user would get.
+
+    Args:
+        more: More settings, such as ``wal_level=logical``.
     """
     programs = _programs()
     owner = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
@@ -45,7 +48,7 @@ def postgresql() -> Iterator[str]:
         f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={room} "
         "-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB "
         "-c autovacuum_naptime=600s"
-    )
+    ) + "".join(f" -c {setting}" for setting in more)
     try:
         run("initdb", "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8")
         run("pg_ctl", "-D", data, "-w", "-l", str(room / "log"), "-o", settings, "start")

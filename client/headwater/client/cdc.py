@@ -104,7 +104,10 @@ class ChangeDataCapture(Protocol):
         """
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Any]:
-        """Everything that keeps a pipeline from being started, each with a remedy."""
+        """Everything that keeps a pipeline from being started, each with a remedy.
+
+        Notes are at the end: ``is_note`` says that a pipeline can be started all the same.
+        """
 
     def status(
         self,

@@ -50,7 +50,7 @@ def test_a_publication_of_all_tables_has_those_that_are_created_later(
         create_publication(tables.connection, "pub", None)
     drop_publication(tables.connection, "pub")
     assert findings(tables, T) == [
-        "publication pub: it does not exist; CREATE PUBLICATION pub FOR ALL TABLES WITH "
+        'publication pub: it does not exist; CREATE PUBLICATION "pub" FOR ALL TABLES WITH '
         "(publish_via_partition_root)"
     ]
 
@@ -61,7 +61,7 @@ def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
     assert publish_tables(tables.connection, "pub", [T, P]) == []
     assert findings(tables, T, P) == []
     assert findings(tables, T, U) == [
-        "publication pub: it does not have the table public.u; ALTER PUBLICATION pub ADD TABLE "
+        'publication pub: it does not have the table public.u; ALTER PUBLICATION "pub" ADD TABLE '
         '"public"."u"'
     ]
     with pytest.raises(Conflict, match="does not exist"):
@@ -105,8 +105,8 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
         ("FOR TABLE t WHERE (id > 1)", "it has a row filter for public.t"),
         ("FOR TABLE t (id)", "it has a list of columns for public.t"),
         ("FOR ALL TABLES WITH (publish = 'insert, update')", "delete, truncate"),
-        ("FOR TABLE p, t", "rows of partitioned tables as those of their partitions"),
-        ("FOR TABLE p1, t", "rows of partitioned tables as those of their partitions"),
+        ("FOR TABLE p, t", "rows of the partitioned table public.p as those of its"),
+        ("FOR TABLE p1, t", "rows of the partitioned table public.p as those of its"),
         ("FOR TABLE p1, t WITH (publish_via_partition_root)", "does not have the table public.p"),
         ("FOR TABLE p1 WHERE (id > 1), t", "it has a row filter for public.p"),
         ("FOR TABLES IN SCHEMA other", "it does not have the table public.t"),

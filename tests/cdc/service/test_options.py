@@ -13,6 +13,7 @@ from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
+POSTGRES = "postgresql://ada@db1.example.com/shop"
 LEAST: dict[str, Any] = {
     "source": "mysql://ada@db1.example.com",
     "include": "shop.*",
@@ -31,8 +32,11 @@ def resolve(values: dict[str, Any]) -> None:
     [
         ({"inclued": "a.*"}, "option 'inclued' is not known; the options are bad-dates, batch-"),
         ({"target": None}, "option 'target' is missing"),
-        ({"source": "nonsense"}, "source 'nonsense' is not a URL; write mysql://user@host:port"),
-        ({"source": "oracle://u@h"}, "'oracle' is not MySQL or MariaDB"),
+        (
+            {"source": "nonsense"},
+            "the source is not a URL; write mysql://user@host:port, mariadb://",
+        ),
+        ({"source": "oracle://u@h"}, "'oracle', which is not MySQL, MariaDB or PostgreSQL; write"),
         ({"include": []}, "no table is included"),
         ({"include": ["shop"]}, "'shop' is not a pattern of tables"),
         ({"exclude": "a.b.c"}, "'a.b.c' is not a pattern of tables"),
@@ -51,6 +55,15 @@ def resolve(values: dict[str, Any]) -> None:
         ({"table_options": ["bucket"]}, "option 'table-options' is ['bucket']: "),
         ({"password": "a", "password_file": "b"}, "the source's password is given twice"),
         ({"source": "mysql://u:a@h", "password": "b"}, "the password is given twice"),
+        ({"slot": "a"}, "option 'slot' is one of PostgreSQL; leave it out"),
+        (
+            {"publication": ""},
+            "option 'publication' is '': string should have at least 1 character",
+        ),
+        ({"source": "postgresql://u@h"}, "the database is missing; write postgresql://user@host:"),
+        ({"source": POSTGRES, "slot": "a"}, "option 'publication' is missing: a slot's log begins"),
+        ({"source": POSTGRES, "type_mapping": "tinyint1-not-bool"}, "names are array-to-string,"),
+        ({"type_mapping": "array-to-string"}, "'array-to-string' is not known; the names are big"),
         ({"password_file": "/nowhere"}, "cannot read /nowhere: No such file"),
     ],
 )
@@ -130,6 +143,19 @@ def test_the_password_comes_from_four_places(
 
 
 @pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        (POSTGRES, "mysql", "the source is PostgreSQL, which 'mysql' does not follow; use headwat"),
+        ("mariadb://u@h", "postgres", "use headwater cdc mysql or lake.cdc.mysql"),
+    ],
+)
+def test_a_source_of_the_other_kind_names_its_command(source: str, kind: str, message: str) -> None:
+    with pytest.raises(Invalid) as error:
+        PipelineOptions.parse({**LEAST, "source": source}, kind=kind)
+    assert message in error.value.message
+
+
+@pytest.mark.parametrize(
     ("source", "name"),
     [
         ("mysql://u@db1.example.com", "db1-lake"),
@@ -137,6 +163,8 @@ def test_the_password_comes_from_four_places(
         ("mariadb://u@localhost:3307", "localhost-3307-lake"),
         ("mysql://u@10.0.0.7", "10.0.0.7-lake"),
         ("mysql://u@[fd00::7]", "fd00--7-lake"),
+        ("postgresql://u@db1.example.com/shop", "db1-shop-lake"),
+        ("postgres://u@db1.example.com:5433/shop", "db1-5433-shop-lake"),
     ],
 )
 def test_the_name_is_derived_from_host_and_target(source: str, name: str) -> None:

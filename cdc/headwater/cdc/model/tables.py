@@ -95,19 +95,21 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that keeps a source or one of its tables from being followed.
+    """Something that keeps a source or one of its tables, or a part of it, from being followed.
 
     Attributes:
         subject: The server's setting, privilege, table or column.
         problem: Why it does not work, with values.
         remedy: What to do.
         table: The table; None for what concerns the server.
+        is_note: Whether the table can be followed all the same.
     """
 
     subject: str
     problem: str
     remedy: str
     table: TableName | None = None
+    is_note: bool = False
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.problem}; {self.remedy}"

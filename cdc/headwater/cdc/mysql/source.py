@@ -332,8 +332,10 @@ class MySQLSource:
         with MySQLServer(self.address) as server:
             yield MySQLRowReader(self._reads, server)
 
-    def publish(self, tables: Collection[TableName]) -> None:
-        """Nothing: the log has all tables."""
+    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
+        """None is left out: the log has all tables."""
+        del tables
+        return ()
 
     def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
         """None: the log has all tables; see `check_logs`."""

@@ -17,7 +17,7 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.redefinitions import RedefinitionWatch
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.start_check import start_findings
+from headwater.cdc.pipeline.start_check import start_problems
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import after_batch, quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
@@ -176,7 +176,7 @@ class _Session:
         state = PipelineState.existing(lake, settings.target, settings.name)
         if state is not None and state.plan() is not None:
             return state
-        findings = start_findings(lake, self._source, settings)
+        findings = start_problems(lake, self._source, settings)
         if findings:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"

@@ -14,11 +14,16 @@ from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
-__all__ = ["start_findings"]
+__all__ = ["start_findings", "start_problems"]
+
+
+def start_problems(lake: Lake, source: Source, settings: PipelineSettings) -> list[Finding]:
+    """Everything that keeps a new pipeline from following its tables; see `start_findings`."""
+    return [each for each in start_findings(lake, source, settings) if not each.is_note]
 
 
 def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> list[Finding]:
-    """Everything that keeps a new pipeline from following its tables.
+    """Everything that keeps a new pipeline from following its tables, and notes at the end.
 
     Args:
         lake: The lake; nothing is created.
@@ -61,7 +66,7 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     findings += _target(lake, settings.target) or _tables(
         lake, settings, followed, is_new_checked=not options
     )
-    return findings
+    return [*findings, *(note for note in tables.notes if note.table in chosen)]
 
 
 def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Finding]:

@@ -473,4 +473,5 @@ def _generated(table: TableDefinition, column: ColumnDefinition) -> Finding:
         f"it is generated as {column.default}, and not in the log: the lake does not have it",
         "compute it in the lake",
         table.name,
+        is_note=True,
     )

@@ -10,9 +10,16 @@ from psycopg import Connection, errors
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from headwater.cdc.model.tables import Finding, TableName
+from headwater.cdc.postgres.catalog import quoted, quoted_table
 from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
-__all__ = ["create_publication", "drop_publication", "publication_findings", "publish_tables"]
+__all__ = [
+    "create_publication",
+    "drop_publication",
+    "has_publication",
+    "publication_findings",
+    "publish_tables",
+]
 
 # A root's rows are sent as its own, whichever of its partitions has them.
 _OPTIONS = SQL("WITH (publish_via_partition_root = true)")
@@ -58,6 +65,11 @@ _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'p'
 """
+
+
+def has_publication(connection: Connection[Any], name: str) -> bool:
+    """Whether a publication exists."""
+    return connection.execute(_FIND, [name]).fetchone() is not None
 
 
 def create_publication(
@@ -154,14 +166,15 @@ def publication_findings(
     subject = f"publication {name}"
     row = connection.execute(_FIND, [name]).fetchone()
     if row is None:
-        remedy = f"CREATE PUBLICATION {name} FOR ALL TABLES WITH (publish_via_partition_root)"
+        options = "WITH (publish_via_partition_root)"
+        remedy = f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES {options}"
         return [Finding(subject, "it does not exist", remedy)]
     *published, via_root = row
     findings: list[Finding] = []
     missing = [word for word, is_sent in zip(_OPERATIONS, published, strict=True) if not is_sent]
     if missing:
         problem = f"it leaves out operations: {', '.join(missing)}"
-        remedy = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}')"
+        remedy = f"ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_OPERATIONS)}')"
         findings.append(Finding(subject, problem, remedy))
     filtered = {
         TableName(schema, table): "a row filter" if has_filter else "a list of columns"
@@ -174,29 +187,29 @@ def publication_findings(
     for table in sorted(tables):
         is_sent = table in sent or table in as_partitions
         findings += _table_findings(name, table, filtered.get(table), is_sent=is_sent)
-    if as_partitions:
-        problem = "it sends rows of partitioned tables as those of their partitions"
-        remedy = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
-        findings.append(Finding(subject, problem, remedy))
+    for table in sorted(as_partitions):
+        problem = f"it sends rows of the partitioned table {table} as those of its partitions"
+        remedy = f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
+        findings.append(Finding(subject, problem, remedy, table))
     return findings
 
 
 def _table_findings(
     name: str, table: TableName, restriction: str | None, *, is_sent: bool
 ) -> Iterator[Finding]:
-    subject, sql_name = f"publication {name}", f'"{table.database}"."{table.table}"'
+    subject, sql_name = f"publication {name}", quoted_table(table)
     if restriction is not None:
         yield Finding(
             subject,
             f"it has {restriction} for {table}",
-            f"ALTER PUBLICATION {name} DROP TABLE {sql_name}, and add it without",
+            f"ALTER PUBLICATION {quoted(name)} DROP TABLE {sql_name}, and add it without",
             table,
         )
     if not is_sent:
         yield Finding(
             subject,
             f"it does not have the table {table}",
-            f"ALTER PUBLICATION {name} ADD TABLE {sql_name}",
+            f"ALTER PUBLICATION {quoted(name)} ADD TABLE {sql_name}",
             table,
         )
 

@@ -68,6 +68,7 @@ _REJECTED = re.compile(
     r'(role|database) ".*" does not exist|not permitted to log in',
     re.IGNORECASE,
 )
+_WHERE = re.compile(r"^connection failed: connection to server at .*? failed: (FATAL: )?")
 _BAD_FILE = re.compile(r"certificate file|private key", re.IGNORECASE)
 
 Row = tuple[object, ...]
@@ -277,15 +278,19 @@ class PostgresServer:
 
     # What does not work -----------------------------------------------------------------------
 
-    def findings(self, slot: str | None = None) -> list[Finding]:
+    def findings(self, slot: str | None = None, *, publishes: bool = True) -> list[Finding]:
         """The version, settings and privileges that keep its log from being followed.
 
         Args:
             slot: The name of a replication slot; if it is there, none needs to be created.
+            publishes: Whether a publication is created.
         """
         findings = [*self._version_findings()]
         if not findings:
-            findings += [*self._setting_findings(slot), *self._privilege_findings()]
+            findings += [
+                *self._setting_findings(slot),
+                *self._privilege_findings(publishes=publishes),
+            ]
         return findings
 
     def _version_findings(self) -> Iterator[Finding]:
@@ -331,7 +336,7 @@ class PostgresServer:
                     f"ALTER SYSTEM SET {name} = {int(str(count)) + 5}, and restart the server",
                 )
 
-    def _privilege_findings(self) -> Iterator[Finding]:
+    def _privilege_findings(self, *, publishes: bool) -> Iterator[Finding]:
         user, database = self.address.user, self.address.database
         ((may_replicate, may_create),) = self.rows(
             "SELECT rolsuper OR rolreplication OR EXISTS (SELECT FROM pg_roles r"
@@ -347,7 +352,7 @@ class PostgresServer:
                 f'ALTER ROLE "{user}" REPLICATION (on Amazon RDS: GRANT rds_replication TO '
                 f'"{user}")',
             )
-        if not may_create:
+        if publishes and not may_create:
             yield Finding(
                 "privilege CREATE",
                 f"user '{user}' does not have it on database '{database}', where a publication is "
@@ -382,6 +387,8 @@ def meaning(address: Address, error: psycopg.Error) -> HeadwaterError:
     """The error to raise for one of psycopg's."""
     code = error.sqlstate or ""
     text = " ".join((error.diag.message_primary or str(error) or type(error).__name__).split())
+    # The address is in the messages already.
+    text = _WHERE.sub("", text)
     is_lost = isinstance(error, psycopg.OperationalError) and not code
     if code.startswith(_DENIED) or (is_lost and _REJECTED.search(text)):
         return Forbidden(

@@ -10,6 +10,7 @@ from typing import Any, LiteralString, NamedTuple
 
 from psycopg import Connection, OperationalError, errors
 
+from headwater.cdc.model.tables import Finding
 from headwater.cdc.postgres.positions import LogPosition, parse_lsn, record_end
 from headwater.storage.errors import Conflict, Forbidden, NotFound
 
@@ -24,6 +25,7 @@ __all__ = [
     "find_slot",
     "log_position",
     "of_another_log",
+    "slot_findings",
 ]
 
 _PLUGIN = "pgoutput"
@@ -186,6 +188,44 @@ def await_slot(connection: Connection[Any], name: str, seconds: float) -> None:
         sleep(_WAKE_SECONDS)
 
 
+def slot_findings(connection: Connection[Any], source: LogSource, *, is_own: bool) -> list[Finding]:
+    """What keeps a new pipeline from using a slot, or from creating its own in its place.
+
+    Args:
+        connection: A connection to the database.
+        source: The server and the slot.
+        is_own: Whether the pipeline creates it.
+    """
+    subject = f"replication slot {source.slot}"
+    slot = find_slot(connection, source.slot)
+    other = "give the pipeline another name" if is_own else "name another slot, or none"
+    if slot is None:
+        if is_own:
+            return []
+        create = f"SELECT pg_create_logical_replication_slot('{source.slot}', '{_PLUGIN}')"
+        return [Finding(subject, "it does not exist", f"{create}, or leave the option out")]
+    problem = _unfit(slot, connection.info.dbname)
+    if problem is not None:
+        return [Finding(subject, problem, other)]
+    if slot.process is not None:
+        problem = f"it is in use by process {slot.process} of the server"
+        return [Finding(subject, problem, f"end its reader, or {other}")]
+    return []
+
+
+def _unfit(slot: Slot, database: str) -> str | None:
+    """Why a slot's log cannot be read; None if it can."""
+    if slot.plugin != _PLUGIN:
+        return f"it decodes the log with {slot.plugin or 'nothing'} and not with {_PLUGIN}"
+    if slot.database != database:
+        return f"it is of database '{slot.database}' and not of '{database}'"
+    if slot.is_temporary:
+        return "it is temporary"
+    if slot.has_two_phase:
+        return "it sends transactions before they are committed (two_phase)"
+    return None
+
+
 def check_slot(
     connection: Connection[Any],
     source: LogSource,
@@ -215,16 +255,7 @@ def check_slot(
             f"{what} has lost its log, as the server has removed it; raise max_slot_wal_keep_size "
             f"or read it more often, drop the slot, and {_RESNAPSHOT}"
         )
-    database = connection.info.dbname
-    problem = None
-    if slot.plugin != _PLUGIN:
-        problem = f"it decodes the log with {slot.plugin or 'nothing'} and not with {_PLUGIN}"
-    elif slot.database != database:
-        problem = f"it is of database '{slot.database}' and not of '{database}'"
-    elif slot.is_temporary:
-        problem = "it is temporary"
-    elif slot.has_two_phase:
-        problem = "it sends transactions before they are committed (two_phase)"
+    problem = _unfit(slot, connection.info.dbname)
     if problem is not None:
         raise Conflict(f"{what} cannot be used: {problem}; use another one")
     system, timeline, reached = _log(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic, sleep
 
 from headwater.cdc.ddl import Change
@@ -19,6 +20,7 @@ from headwater.cdc.postgres.exact_reads import exact_read
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import (
     create_publication,
+    has_publication,
     publication_findings,
     publish_tables,
 )
@@ -33,6 +35,7 @@ from headwater.cdc.postgres.slots import (
     drop_slot,
     find_slot,
     log_position,
+    slot_findings,
 )
 from headwater.cdc.postgres.table_changes import changed_table
 from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
@@ -110,16 +113,23 @@ class PostgresSource:
     # What does not work -----------------------------------------------------------------------
 
     def findings(self, databases: Collection[str]) -> Sequence[Finding]:
-        """The version, settings and privileges that keep changes from being read."""
+        """What keeps changes from being read: settings, privileges, the slot, the publication."""
         del databases
-        return self._server.findings(self._log.slot)
+        name = self._log.publication
+        with explained(self.address):
+            is_published = has_publication(self._connection, name)
+            publishes = self._has_own_publication and not is_published
+            findings = self._server.findings(self._log.slot, publishes=publishes)
+            findings += slot_findings(self._connection, self._log, is_own=self._has_own_slot)
+            if not publishes:
+                findings += publication_findings(self._connection, name, ())
+            return findings
 
     def unreadable(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
         """Those of the tables that are not in the publication, or may not be put into it."""
         names = [table.name for table in tables]
         if not self._has_own_publication:
-            with explained(self.address):
-                return publication_findings(self._connection, self._log.publication, names)
+            return self._unpublished(names)
         rows = self._server.rows(
             _NOT_OWNED, [[name.database for name in names], [name.table for name in names]]
         )
@@ -134,6 +144,12 @@ class PostgresSource:
             for schema, table in rows
         ]
 
+    def _unpublished(self, names: Collection[TableName]) -> list[Finding]:
+        """Those of some tables that a publication does not have, or not all of their changes."""
+        with explained(self.address):
+            findings = publication_findings(self._connection, self._log.publication, names)
+            return [finding for finding in findings if finding.table is not None]
+
     def check_holds(self, position: Position) -> None:
         """Check that the slot has all changes after a position; see `check_slot`."""
         assert isinstance(position, LogPosition)
@@ -143,7 +159,20 @@ class PostgresSource:
             check_slot(self._connection, self._log, position, process=process)
 
     def check_logs(self, databases: Collection[str]) -> None:
-        """Nothing: the log of a database has all changes of its published tables."""
+        """Check that the publication has all kinds of changes.
+
+        Raises:
+            Conflict: It does not, or does not exist.
+        """
+        del databases
+        with explained(self.address):
+            if not has_publication(self._connection, self._log.publication):
+                raise Conflict(
+                    f"publication '{self._log.publication}' of the source at {self.address} does "
+                    f"not exist: changes are missing; {READ_AGAIN}"
+                )
+            for finding in publication_findings(self._connection, self._log.publication, ()):
+                raise Conflict(f"the source at {self.address} cannot be followed: {finding}")
 
     # Pipelines --------------------------------------------------------------------------------
 
@@ -183,14 +212,12 @@ class PostgresSource:
             Forbidden: A privilege is missing.
         """
         with explained(self.address):
-            if self._has_own_publication:
+            name = self._log.publication
+            if self._has_own_publication and not has_publication(self._connection, name):
                 # The log of a slot needs a publication that is older than what it has.
-                row = self._connection.execute(
-                    "SELECT FROM pg_publication WHERE pubname = %s", [self._log.publication]
-                ).fetchone()
-                if row is None:
-                    create_publication(self._connection, self._log.publication, [])
+                create_publication(self._connection, name, [])
             if self._has_own_slot:
+                await_slot(self._connection, self._log.slot, _OTHER_READER_SECONDS)
                 drop_slot(self._connection, self._log.slot)
                 return create_slot(self._connection, self._log.slot)
             position = log_position(self._connection)
@@ -256,18 +283,23 @@ class PostgresSource:
     def await_ends(self, phases: Sequence[XaEnd]) -> None:
         """Nothing: the log has no phases of transactions."""
 
-    def publish(self, tables: Collection[TableName]) -> None:
+    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
         """Put tables into the pipeline's own publication.
+
+        Returns:
+            Those that the publication does not have, and may not get.
 
         Raises:
             Conflict, Forbidden: See `publish_tables`.
         """
-        if not self._has_own_publication:
-            return
-        with explained(self.address):
-            added = publish_tables(self._connection, self._log.publication, tables)
-        if added and self._transactions is not None:
-            self._transactions.add_running()
+        findings = self.unreadable(tables)
+        if self._has_own_publication:
+            names = {table.name for table in tables} - {finding.table for finding in findings}
+            with explained(self.address):
+                added = publish_tables(self._connection, self._log.publication, names)
+            if added and self._transactions is not None:
+                self._transactions.add_running()
+        return findings
 
     # Tables and rows --------------------------------------------------------------------------
 
@@ -278,9 +310,18 @@ class PostgresSource:
         mapping: Collection[str] = (),
         without_key: bool = False,
     ) -> Tables:
-        """The tables as they are defined; see `read_tables`."""
+        """The tables as they are defined; see `read_tables`.
+
+        Those that a publication does not have are among the findings.
+        """
         choices = [TypeMapping(name) for name in mapping]
-        return read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+        tables = read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+        if self._has_own_publication:
+            return tables
+        findings = self._unpublished([table.name for table in tables.followed])
+        left_out = {finding.table for finding in findings}
+        followed = [table for table in tables.followed if table.name not in left_out]
+        return replace(tables, followed=followed, findings=[*tables.findings, *findings])
 
     def altered(
         self, table: SourceTable, batch: LogBatch, mapping: Collection[str]

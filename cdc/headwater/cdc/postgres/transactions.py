@@ -295,8 +295,6 @@ class PostgresLogReader:
             self._observer.received(self._numbers)
         self._numbers.clear()
         self._position = batch.end = end
-        # A position that was read until may be behind the last transaction before it.
-        self._lsn = max(self._lsn, end.lsn)
         self._chunks.received(self._lsn)
         return batch
 

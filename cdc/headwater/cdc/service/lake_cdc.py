@@ -34,7 +34,7 @@ class LakeCdc:
         return start(self._lake, PipelineOptions.parse({**options, "once": once}, kind="postgres"))
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
-        """Everything that keeps a pipeline from being started; see `ChangeDataCapture.check`."""
+        """What keeps a pipeline from being started; see `ChangeDataCapture.check`."""
         return check(self._lake, PipelineOptions.parse(options))
 
     def status(

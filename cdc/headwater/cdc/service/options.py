@@ -12,9 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy.engine import make_url
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.mysql.server import Address as MySQLAddress
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
-from headwater.cdc.postgres.server import Address as PostgresAddress
 from headwater.cdc.service.sources import (
     Address,
     default_name,
@@ -100,8 +98,8 @@ class PipelineOptions(BaseModel):
     on_drop: OnDrop = OnDrop.KEEP
     narrowing: Narrowing = Narrowing.KEEP
     tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
-    slot: str | None = None
-    publication: str | None = None
+    slot: str | None = Field(default=None, min_length=1)
+    publication: str | None = Field(default=None, min_length=1)
     table_options: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
         default_factory=dict
     )
@@ -134,10 +132,8 @@ class PipelineOptions(BaseModel):
         }
         try:
             options = PipelineOptions.model_validate(given)
-            if kind is not None and is_postgres(options.source) != (kind == "postgres"):
-                # Its URL tells best what it should be.
-                address = PostgresAddress if kind == "postgres" else MySQLAddress
-                address.from_url(options.source)
+            if kind is not None:
+                _check_command(options.source, kind)
             return options
         except ValidationError as error:
             prefix = f"{where}: " if where else ""
@@ -191,11 +187,28 @@ class PipelineOptions(BaseModel):
         )
 
     def _check_kind(self) -> None:
-        """Raise Invalid if an option is of another kind of source."""
+        """Raise Invalid if an option is of another kind of source, or lacks another one."""
         if not is_postgres(self.source):
             for option in ("slot", "publication"):
                 if getattr(self, option) is not None:
                     raise Invalid(f"option '{option}' is one of PostgreSQL; leave it out")
+        elif self.slot is not None and self.publication is None:
+            raise Invalid(
+                f"option 'slot' is '{self.slot}' and option 'publication' is missing: a slot's log "
+                "begins before a publication that the pipeline creates; name a publication that "
+                "is older than the slot, or leave the slot out"
+            )
+
+
+def _check_command(source: str, kind: str) -> None:
+    """Raise Invalid if a source is not of a command's kind."""
+    source_kind = "postgres" if is_postgres(source) else "mysql"
+    if source_kind != kind:
+        name = {"postgres": "PostgreSQL", "mysql": "MySQL or MariaDB"}[source_kind]
+        raise Invalid(
+            f"the source is {name}, which '{kind}' does not follow; use headwater cdc "
+            f"{source_kind} or lake.cdc.{source_kind}"
+        )
 
 
 def _explained(error: ValidationError, given: Mapping[str, Any]) -> str:

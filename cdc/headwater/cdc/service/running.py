@@ -11,10 +11,10 @@ from headwater.cdc.model.tables import Finding
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.start_check import start_findings
+from headwater.cdc.pipeline.start_check import start_findings, start_problems
 from headwater.cdc.pipeline.state import PipelineState
 from headwater.cdc.service.options import PipelineOptions
-from headwater.cdc.service.sources import Address, open_source
+from headwater.cdc.service.sources import open_source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 
@@ -128,7 +128,8 @@ def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
     address, settings = options.address(), options.settings()
     state = PipelineState.existing(lake, settings.target, settings.name)
     if state is None or state.plan() is None:
-        findings = _findings(lake, address, settings)
+        with closing(open_source(address, settings)) as source:
+            findings = start_problems(lake, source, settings)
         if findings:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
@@ -139,7 +140,7 @@ def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
 
 
 def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
-    """Everything that keeps a pipeline from being started; nothing is created.
+    """Everything that keeps a pipeline from being started, and notes; nothing is created.
 
     Args:
         lake: The lake.
@@ -150,9 +151,6 @@ def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
         Forbidden: The source rejects the user or the password.
         Unavailable: It cannot be reached.
     """
-    return _findings(lake, options.address(), options.settings())
-
-
-def _findings(lake: Lake, address: Address, settings: PipelineSettings) -> list[Finding]:
+    address, settings = options.address(), options.settings()
     with closing(open_source(address, settings)) as source:
         return start_findings(lake, source, settings)

@@ -39,7 +39,7 @@ Address = MySQLAddress | PostgresAddress
 """Where a source is, and how to log in."""
 
 _MYSQL_PORT, _POSTGRES_PORT = 3306, 5432
-_POSTGRES = ("postgresql", "postgres")
+_MYSQL, _POSTGRES = ("mysql", "mariadb"), ("postgresql", "postgres")
 _FORMS = "mysql://user@host:port, mariadb://… or postgresql://user@host:port/database"
 
 
@@ -56,11 +56,17 @@ def open_source(address: Address, settings: PipelineSettings) -> Source:
 
 
 def is_postgres(source: str) -> bool:
-    """Whether the URL of a source is PostgreSQL's; Invalid."""
+    """Whether the URL of a source is PostgreSQL's, and not MySQL's or MariaDB's; Invalid."""
     try:
-        return make_url(source).drivername in _POSTGRES
+        scheme = make_url(source).drivername
     except ArgumentError:
         raise Invalid(f"the source is not a URL; write {_FORMS}") from None
+    if scheme not in _POSTGRES + _MYSQL:
+        raise Invalid(
+            f"the source is a URL of '{scheme}', which is not MySQL, MariaDB or PostgreSQL; write "
+            f"{_FORMS}"
+        )
+    return scheme in _POSTGRES
 
 
 def parse_address(source: str, password: str | None = None) -> Address:

@@ -19,9 +19,9 @@ from headwater.storage.errors import Forbidden, HeadwaterError, Invalid, NotFoun
 
 __all__ = ["PipelineStatus", "StoredPipeline", "TableStatus", "find_pipelines", "the_pipeline"]
 
-
 # Of a table whose other snapshots are compactions, or of other pipelines.
 _RECENT_SNAPSHOTS = 20
+_START = "headwater cdc mysql or headwater cdc postgres"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ class StoredPipeline:
         stored = self.state.settings()
         if not stored:
             raise NotFound(
-                f"pipeline '{self.name}' into {self.target} was never started; start it: headwater "
-                "cdc mysql"
+                f"pipeline '{self.name}' into {self.target} was never started; start it: {_START}"
             )
         return PipelineSettings.from_stored(self.name, self.target, stored)
 
@@ -119,8 +118,7 @@ class StoredPipeline:
         plan = self.state.plan()
         if plan is None:
             raise NotFound(
-                f"pipeline '{self.name}' into {self.target} has not begun; start it: headwater "
-                "cdc mysql"
+                f"pipeline '{self.name}' into {self.target} has not begun; start it: {_START}"
             )
         return plan
 
@@ -209,7 +207,7 @@ def find_pipelines(
     if not pipelines:
         named = "" if name is None else f" '{name}'"
         into = "" if target is None else f" into database {target}"
-        raise NotFound(f"the lake has no pipeline{named}{into}; start one: headwater cdc mysql")
+        raise NotFound(f"the lake has no pipeline{named}{into}; start one: {_START}")
     return pipelines
 
 

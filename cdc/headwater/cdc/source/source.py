@@ -181,8 +181,11 @@ class Source(Protocol):
             Unavailable: The source cannot be reached.
         """
 
-    def publish(self, tables: Collection[TableName]) -> None:
+    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
         """Let the log have the rows of tables from now on, where a source logs chosen tables only.
+
+        Returns:
+            The tables that it will not have.
 
         Raises:
             Forbidden: The user may not choose a table.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 from rich.console import Console
 
@@ -72,6 +71,7 @@ MYSQL_HELP, POSTGRES_HELP = _HELP.format("MySQL or MariaDB"), _HELP.format("Post
 @on_lake
 def follow(
     lake: Lake,
+    context: typer.Context,
     source: Source,
     include: Include,
     target: Target,
@@ -98,7 +98,7 @@ def follow(
     interval: Interval = _INTERVAL,
 ) -> None:
     """Follow tables of a source; the command's name is the kind of source."""
-    kind = str(click.get_current_context().info_name)
+    kind = str(context.info_name)
     values = {
         "source": source,
         "include": include,
@@ -165,7 +165,8 @@ def check(
     """List what keeps a new pipeline from following its tables, each with a remedy.
 
     Settings of the server, privileges, tables, types, patterns and tables of the lake are looked
-    at, and nothing is created. The exit code is 1 if there is something.
+    at, and nothing is created. The exit code is 1 if there is something. Notes, which say what the
+    lake will not have, do not count.
     """
     if file is not None:
         options_given = (source, include, target, exclude, type_mapping, table_option)
@@ -189,9 +190,12 @@ def check(
     from headwater.cdc.service.running import check as find
 
     findings = find(lake, options)
-    rows = [(finding.subject, finding.problem, finding.remedy) for finding in findings]
+    rows = [
+        (f"{'note: ' if finding.is_note else ''}{finding.subject}", finding.problem, finding.remedy)
+        for finding in findings
+    ]
     print_rows(["subject", "problem", "remedy"], rows, as_json=as_json)
-    if findings:
+    if not all(finding.is_note for finding in findings):
         raise typer.Exit(1)
 
 

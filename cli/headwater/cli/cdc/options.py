@@ -73,7 +73,10 @@ Name = Annotated[
     typer.Option(
         metavar="PIPELINE",
         rich_help_panel=_TABLES,
-        help="The pipeline's name. By default it is made of the source's host and the target.",
+        help=(
+            "The pipeline's name. By default it is made of the source's host, the database of "
+            "PostgreSQL, and the target."
+        ),
     ),
 ]
 PasswordFile = Annotated[
@@ -89,7 +92,7 @@ TypeMapping = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=_ROWS,
-        help="A choice of types in the lake, such as tinyint1-not-bool; may be repeated.",
+        help="A choice of types in the lake, such as to-nullable; may be repeated.",
     ),
 ]
 BadDates = Annotated[
@@ -97,7 +100,7 @@ BadDates = Annotated[
     typer.Option(
         metavar="fail|null",
         rich_help_panel=_ROWS,
-        help="What becomes of dates such as 0000-00-00.",
+        help="What becomes of dates that the lake does not have, such as 0000-00-00 and infinity.",
         show_default="fail",
     ),
 ]
