@@ -16,6 +16,7 @@ from tests.cdc.pipeline import mysql_chaos_writer, postgres_chaos_writer
 from tests.cdc.pipeline.chaos_writer import ChaosWriter
 from tests.cdc.pipeline.mysql_chaos_writer import MySQLChaosWriter
 from tests.cdc.pipeline.postgres_chaos_writer import PostgresChaosWriter
+from tests.cdc.postgres.server_process import PostgresProcess
 from tests.conftest import DatabaseServer
 
 from headwater.cdc.mysql.server import Address as MySQLAddress
@@ -76,8 +77,9 @@ class MySQLChaos:
         self._address = self.address
         self._folder = server.data.parent
         pid = int((self._folder / "pid").read_text())
+        arguments = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
         # The user is there.
-        self._command = [part for part in _arguments(pid) if not part.startswith("--init-file=")]
+        self._command = [part for part in arguments if not part.startswith("--init-file=")]
         self._pid: int | None = pid
         self._owner = os.stat(f"/proc/{pid}").st_uid
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +104,13 @@ class MySQLChaos:
 
     def start(self) -> None:
         """Start it again, and wait until it answers."""
-        self._process = _started(self._command, self._owner, self._folder)
+        self._process = subprocess.Popen(
+            self._command,
+            user=self._owner,
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         while True:
             logs = [path.read_text()[-2000:] for path in self._folder.glob("log*")]
             assert self._process.poll() is None, logs
@@ -130,7 +138,7 @@ class MySQLChaos:
         return _grouped(rows)
 
 
-class PostgresChaos:
+class PostgresChaos(PostgresProcess):
     """A server of PostgreSQL.
 
     Args:
@@ -142,55 +150,18 @@ class PostgresChaos:
     tables: Sequence[str] = postgres_chaos_writer.TABLES
 
     def __init__(self, url: str, seed: int) -> None:
+        super().__init__(url)
         with psycopg.connect(f"{url}/postgres", autocommit=True) as server:
             server.execute(f"CREATE DATABASE {_DATABASE}".encode())
-            row = server.execute("SHOW data_directory").fetchone()
-            assert row is not None
-        self._url = f"{url}/{_DATABASE}"
-        self.address: Address = PostgresAddress.from_url(self._url)
-        self._folder = Path(row[0])
-        self._pid = int((self._folder / "postmaster.pid").read_text().split()[0])
-        self._command = _arguments(self._pid)
-        self._owner = os.stat(f"/proc/{self._pid}").st_uid
-        self._process: subprocess.Popen[bytes] | None = None
-        with psycopg.connect(self._url, autocommit=True) as session:
+        self._database = f"{url}/{_DATABASE}"
+        self.address: Address = PostgresAddress.from_url(self._database)
+        with psycopg.connect(self._database, autocommit=True) as session:
             postgres_chaos_writer.create_tables(session)
-        self.writer: ChaosWriter[Any] = PostgresChaosWriter(self._url, seed)
-
-    def kill(self) -> None:
-        """Kill the server: its first process, and all that it has started."""
-        children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
-        pids = [self._pid, *map(int, children)]
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-        while any(map(_is_running, pids)):
-            pass
-        # Nobody has to wait for its first process, whose number is taken as long as nobody does.
-        for lock in (self._folder / "postmaster.pid", *self._folder.parent.glob(".s.*.lock")):
-            lock.unlink()
-
-    def close(self) -> None:
-        """Leave it to who has started it first: it runs."""
-        if not _is_running(self._pid):
-            self.start()
-
-    def start(self) -> None:
-        """Start it again, and wait until it answers."""
-        log = self._folder.parent / "log"
-        self._process = _started(self._command, self._owner, self._folder, log)
-        self._pid = self._process.pid
-        while True:
-            assert self._process.poll() is None, log.read_text()[-2000:]
-            with suppress(psycopg.OperationalError):
-                psycopg.connect(self._url).close()
-                return
+        self.writer: ChaosWriter[Any] = PostgresChaosWriter(self._database, seed)
 
     def kill_connections(self, numbers: random.Random) -> None:
         """Kill some connections, which are the pipeline's and the writer's."""
-        with psycopg.connect(self._url, autocommit=True) as server:
+        with psycopg.connect(self._database, autocommit=True) as server:
             rows = server.execute(
                 "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type "
                 "IN ('client backend', 'walsender') ORDER BY pid"
@@ -201,32 +172,12 @@ class PostgresChaos:
 
     def columns(self) -> Mapping[str, Sequence[str]]:
         """The names of the tables' columns, in their order."""
-        with psycopg.connect(self._url) as server:
+        with psycopg.connect(self._database) as server:
             rows = server.execute(
                 "SELECT table_name::text, column_name::text FROM information_schema.columns WHERE "
                 "table_schema = 'public' ORDER BY table_name, ordinal_position"
             )
             return _grouped(rows.fetchall())
-
-
-def _arguments(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
-
-
-def _is_running(pid: int) -> bool:
-    """Whether a process is there, and not only its number."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-
-def _started(
-    command: Sequence[str], owner: int, folder: Path, log: Path | None = None
-) -> subprocess.Popen[bytes]:
-    with (log or Path(os.devnull)).open("ab") as file:
-        return subprocess.Popen(command, user=owner, cwd=folder, stdout=file, stderr=file)
 
 
 def _grouped(rows: Sequence[Sequence[object]]) -> Mapping[str, Sequence[str]]:
