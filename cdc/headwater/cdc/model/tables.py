@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headwater.storage.errors import Invalid
@@ -81,8 +81,8 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
-        storage: How the source stores its rows: what differs where they may have changed without
-            being in the log; None where nothing tells that.
+        storage: How the source stores its rows, which is no part of the definition: it differs
+            where they may have changed without being in the log. None where nothing tells that.
     """
 
     name: TableName
@@ -90,7 +90,7 @@ class SourceTable:
     primary_key: Sequence[str] = ()
     comment: str = ""
     id: int | None = None
-    storage: str | None = None
+    storage: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

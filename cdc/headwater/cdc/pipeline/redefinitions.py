@@ -95,7 +95,9 @@ class RedefinitionWatch:
                 yield CreateTable(name, or_replace=True)
             elif name in self._unlogged:
                 yield Unlogged(name, self._unlogged[name])
-            elif _shape(table) != _shape(state.source_table(name)):
+            elif table.storage != state.storage or _shape(table) != _shape(
+                state.source_table(name)
+            ):
                 yield Redefinition(table)
         if renames:
             yield RenameTables(tuple(renames.items()))

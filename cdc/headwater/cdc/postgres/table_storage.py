@@ -17,26 +17,27 @@ from headwater.cdc.postgres.server import PostgresServer
 
 __all__ = ["StoredPart", "TableStorage", "read_storage"]
 
-# A partition that was created as one has its system columns from the transaction that made it one.
-# A partition of a partition may have come with that.
+# A partition that was created as one had no rows: its columns are as the statement made them that
+# made its system columns. To attach a table writes its columns again.
 _QUERY: LiteralString = """
     SELECT n.nspname, c.relname, c.oid::bigint, part.oid::bigint,
         coalesce(pg_relation_filenode(part.oid), 0)::bigint,
         (SELECT string_agg(a.attnum || ':' || a.xmin, ',' ORDER BY a.attnum)
             FROM pg_attribute a WHERE a.attrelid = part.oid AND a.attnum > 0),
-        NOT EXISTS (
-            SELECT FROM pg_inherits i JOIN pg_attribute a ON a.attrelid = i.inhrelid
-            WHERE i.inhrelid = part.oid AND i.inhparent = c.oid
-                AND i.xmin = a.xmin AND a.attnum = -1
-        )
+        NOT (part.level = 1 AND EXISTS (
+            SELECT FROM pg_attribute made JOIN pg_attribute a ON a.attrelid = made.attrelid
+            WHERE made.attrelid = part.oid AND made.attname = 'ctid' AND a.attnum > 0
+                AND a.xmin = made.xmin AND a.cmin = made.cmin
+        ))
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
         ON wanted.schema = n.nspname AND wanted.name = c.relname
-    JOIN LATERAL (
-        SELECT c.oid WHERE c.relkind <> 'p'
+    LEFT JOIN LATERAL (
+        SELECT c.oid, 0 AS level WHERE c.relkind <> 'p'
         UNION ALL
-        SELECT t.relid FROM pg_partition_tree(c.oid) t WHERE c.relkind = 'p' AND t.isleaf
+        SELECT t.relid, t.level FROM pg_partition_tree(c.oid) t
+        WHERE c.relkind = 'p' AND t.isleaf AND t.level > 0
     ) part ON true
 """
 
@@ -107,10 +108,7 @@ class TableStorage:
 def read_storage(
     server: PostgresServer, tables: Collection[TableName]
 ) -> Mapping[TableName, TableStorage]:
-    """How some tables are stored; those that are not there are left out.
-
-    A partitioned table without partitions is left out.
-    """
+    """How some tables are stored; those that are not there are left out."""
     if not tables:
         return {}
     schemas, names = [name.database for name in tables], [name.table for name in tables]
@@ -118,7 +116,7 @@ def read_storage(
     for schema, name, oid, part, file, columns, is_attached in server.rows(
         _QUERY, [schemas, names]
     ):
-        stored = StoredPart(int(str(file)), str(columns), bool(is_attached))
-        key = TableName(str(schema), str(name)), int(str(oid))
-        parts.setdefault(key, {})[int(str(part))] = stored
+        stored = parts.setdefault((TableName(str(schema), str(name)), int(str(oid))), {})
+        if part is not None:
+            stored[int(str(part))] = StoredPart(int(str(file)), str(columns), bool(is_attached))
     return {name: TableStorage(oid, found) for (name, oid), found in parts.items()}
