@@ -193,7 +193,7 @@ def test_cascades_in_the_log(source: SourceServer, server: MySQLServer) -> None:
     source.run(*CASCADES)
     assert source.select("SELECT * FROM child ORDER BY id") == [(2, 7), (3, 3)]
     assert kinds_in_log(source, "parent") == INSERTS + CHANGES
-    is_logged = logs_cascades(server.variables())
+    is_logged = logs_cascades(server)
     assert kinds_in_log(source, "child") == INSERTS + (CHANGES if is_logged else [])
     assert is_logged == (server.flavour is Flavour.MYSQL)
     actions = keys_that_reach(read_foreign_keys(server), names(source, "child"))
@@ -210,7 +210,7 @@ def test_cascades_that_innodb_does_are_not_in_the_log_of_mysql() -> None:
         assert kinds_in_log(source, "parent") == INSERTS + CHANGES
         assert kinds_in_log(source, "child") == INSERTS
         with MySQLServer(Address.from_url(database.url)) as server:
-            assert not logs_cascades(server.variables())
+            assert not logs_cascades(server)
 
 
 TRIGGERED = (

@@ -160,7 +160,7 @@ def test_a_parent_that_a_statement_changes(origin: Origin, follower: Follower) -
 
 
 def test_a_parent_that_is_not_followed(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server.variables()):
+    if logs_cascades(origin.server):
         pytest.skip("its log has the rows of children")
     follower.change(include=(f"{origin.database}.orders", f"{origin.database}.items"))
     follower.once()
@@ -177,7 +177,7 @@ def test_a_parent_that_is_not_followed(origin: Origin, follower: Follower) -> No
 
 
 def test_a_new_pipeline_follows_parents_too(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server.variables()):
+    if logs_cascades(origin.server):
         pytest.skip("its log has the rows of children")
     follower.change(name="another", include=(f"{origin.database}.orders",))
     with pytest.raises(Invalid, match=r"without an event in the log, and .*customers is not"):
@@ -185,7 +185,7 @@ def test_a_new_pipeline_follows_parents_too(origin: Origin, follower: Follower) 
 
 
 def test_children_of_a_quarantined_parent_wait_for_it(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server.variables()):
+    if logs_cascades(origin.server):
         pytest.skip("its log has the rows of children")
     origin.run(
         "ALTER TABLE customers ADD UNIQUE (id), DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)"

@@ -61,15 +61,12 @@ _HARMLESS = (
 )
 
 
-def logs_cascades(settings: Mapping[str, str]) -> bool:
-    """Whether a server's log has the rows of children that a foreign key changes.
+def logs_cascades(server: MySQLServer) -> bool:
+    """Whether the log has the rows of children that a foreign key changes.
 
     MySQL has them since 9.6, where it checks foreign keys itself; MariaDB does not.
-
-    Args:
-        settings: The server's, see `MySQLServer.variables`.
     """
-    return settings.get(_NATIVE_KEYS, "ON").upper() == "OFF"
+    return server.variables(_NATIVE_KEYS).get(_NATIVE_KEYS, "ON").upper() == "OFF"
 
 
 def read_foreign_keys(server: MySQLServer) -> Sequence[ForeignKeyAction]:

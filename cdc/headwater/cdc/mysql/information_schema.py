@@ -165,7 +165,7 @@ def _problems_without_key(name: TableName, engine: str, *, is_child: bool) -> li
 
 def _silent_children(server: MySQLServer, tables: Collection[TableName]) -> Collection[TableName]:
     """Those of the tables whose rows a foreign key changes without an event in the log."""
-    if not tables or logs_cascades(server.variables()):
+    if not tables or logs_cascades(server):
         return ()
     return {action.child for action in keys_that_reach(read_foreign_keys(server), tables)}
 

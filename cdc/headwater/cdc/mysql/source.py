@@ -84,7 +84,7 @@ class MySQLSource:
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
         # Whether a TIMESTAMP without NULL or NOT NULL takes nulls.
         self._explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
-        self.logs_cascades = logs_cascades(settings)
+        self.logs_cascades = logs_cascades(self._server)
         # Where not all transactions have GTIDs, positions are offsets in files.
         gtid_mode = settings.get("gtid_mode", "ON")
         self._files: FileLog | None = None
