@@ -81,6 +81,8 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
+        partitions: What tells its partitions and their files apart, where the log does not have
+            the rows that come and go with them.
     """
 
     name: TableName
@@ -88,6 +90,7 @@ class SourceTable:
     primary_key: Sequence[str] = ()
     comment: str = ""
     id: int | None = None
+    partitions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -95,4 +95,9 @@ class RedefinitionWatch:
 def _shape(table: SourceTable) -> SourceTable:
     """A table without the defaults of its columns, which no rows follow."""
     columns = tuple(replace(column, default=None) for column in table.columns)
-    return replace(table, columns=columns, primary_key=tuple(table.primary_key))
+    return replace(
+        table,
+        columns=columns,
+        primary_key=tuple(table.primary_key),
+        partitions=tuple(table.partitions),
+    )

@@ -128,7 +128,7 @@ class TableState:
         phase: What the pipeline does with it.
         position: The source position that the phase began at; None for the pipeline's first.
         reason: Why the table is quarantined, or read again; or why its snapshot is not read yet.
-        columns, key, comment, id: The source's table, as it is when the batch begins.
+        columns, key, comment, id, partitions: The source's table, as it is when the batch begins.
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
         ahead: The position that single keys of it were read at; None if the log has reached it.
@@ -150,6 +150,7 @@ class TableState:
     prepared: tuple[str, ...] = ()
     ahead: str | None = None
     id: int | None = None
+    partitions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
@@ -204,7 +205,7 @@ class TableState:
             )
             for column in self.columns
         )
-        return SourceTable(name, columns, self.key, self.comment, self.id)
+        return SourceTable(name, columns, self.key, self.comment, self.id, self.partitions)
 
     def with_source(self, table: SourceTable) -> TableState:
         """This state with another shape of the source's table."""
@@ -221,7 +222,14 @@ class TableState:
             for column in table.columns
         )
         key = tuple(table.primary_key)
-        return replace(self, columns=columns, key=key, comment=table.comment, id=table.id)
+        return replace(
+            self,
+            columns=columns,
+            key=key,
+            comment=table.comment,
+            id=table.id,
+            partitions=tuple(table.partitions),
+        )
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,15 @@ SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate,
         WHERE n <= i.indnkeyatts ORDER BY n)
 FROM pg_index i WHERE i.indrelid = ANY(%s::oid[]) AND (i.indisprimary OR i.indisreplident)
 """
+# A partition that was a table of its own was made by an earlier transaction than its attachment.
 _PARTITIONS = """
 SELECT r.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
-  c.relreplident::text
+  c.relreplident::text, c.oid::text, c.relfilenode::text,
+  EXISTS (
+    SELECT FROM pg_partition_ancestors(c.oid) p JOIN pg_inherits i ON i.inhrelid = p.relid
+      JOIN pg_attribute a ON a.attrelid = p.relid AND a.attnum = -1
+    WHERE i.xmin <> a.xmin
+  )
 FROM unnest(%s::oid[]) AS r(oid), pg_partition_tree(r.oid) t
   JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.isleaf ORDER BY 2, 3
@@ -103,12 +109,15 @@ class Partition:
     Attributes:
         name: Its name.
         kind, persistence, replica_identity: As of `TableDefinition`.
+        mark: Its number and its file's. The file has the number of a new table, and another one
+            when it is truncated or rewritten; a partition that was attached has a plus sign.
     """
 
     name: TableName
     kind: str
     persistence: str
     replica_identity: str
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,10 @@ def read_tables(
         if not problems:
             names = {column.number: column.name for column in table.columns}
             key = tuple(names[number] for number in table.primary_key)
-            followed.append(SourceTable(table.name, tuple(columns), key, table.comment, table.oid))
+            marks = tuple(sorted(partition.mark for partition in table.partitions))
+            followed.append(
+                SourceTable(table.name, tuple(columns), key, table.comment, table.oid, marks)
+            )
     names_followed = {table.name for table in followed}
     return Tables(followed, findings, [note for note in notes if note.table in names_followed])
 
@@ -297,8 +309,10 @@ def _table(row: Sequence[object]) -> TableDefinition:
 
 
 def _partition(row: Sequence[object]) -> Partition:
-    schema, name, *rest = map(str, row)
-    return Partition(TableName(schema, name), *rest)
+    schema, name, kind, persistence, identity, oid, file, is_attached = row
+    mark = f"{oid}/{file}{'+' if is_attached else ''}"
+    table = TableName(str(schema), str(name))
+    return Partition(table, str(kind), str(persistence), str(identity), mark)
 
 
 def _with_keys(table: TableDefinition, rows: Sequence[Sequence[object]]) -> TableDefinition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.source.table_changes import TableChanges
 
@@ -36,6 +38,7 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
         for number, column in now.items()
         if number in known and known[number].source_type != column.source_type
     ]
+    reasons += _moved_rows(before.partitions, after.partitions)
     key = [_number(before, name) for name in before.primary_key]
     return TableChanges(
         after,
@@ -43,6 +46,17 @@ def changed_table(before: SourceTable, after: SourceTable) -> TableChanges:
         reasons[0] if reasons else None,
         key_changed=key != [_number(after, name) for name in after.primary_key],
     )
+
+
+def _moved_rows(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Why rows have come or gone with partitions, which the log does not have."""
+    known, now = (dict(mark.split("/") for mark in marks) for marks in (before, after))
+    if known.keys() - now.keys():
+        yield "a partition was dropped or detached"
+    for number, file in now.items():
+        # Rows of one that was made as a partition are in the log.
+        if file != known.get(number, number):
+            yield "a partition was attached, truncated or rewritten"
 
 
 def _fills(column: SourceColumn) -> bool:
