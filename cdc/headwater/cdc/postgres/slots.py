@@ -101,8 +101,8 @@ def default_name(pipeline: str) -> str:
         return _PREFIX + plain
     # Two pipelines whose names differ in other characters have two slots.
     digest = hashlib.sha256(pipeline.encode()).hexdigest()[:_DIGEST_LENGTH]
-    room = _MAX_NAME_LENGTH - len(_PREFIX) - 1 - _DIGEST_LENGTH
-    return f"{_PREFIX}{plain[:room]}_{digest}"
+    length = _MAX_NAME_LENGTH - len(_PREFIX) - 1 - _DIGEST_LENGTH
+    return f"{_PREFIX}{plain[:length]}_{digest}"
 
 
 def find_slot(connection: Connection[Any], name: str) -> Slot | None:
