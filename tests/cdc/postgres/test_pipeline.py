@@ -173,6 +173,60 @@ def test_a_partitioned_table_is_one(postgres: PostgresDatabase, follower: Follow
     assert set(follower.states()) == {"logs"}
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("ALTER TABLE logs DETACH PARTITION logs_1",),
+        ("DROP TABLE logs_1",),
+        ("TRUNCATE logs_1",),
+        ("ALTER TABLE logs ATTACH PARTITION extra FOR VALUES FROM ('2024-03-01') TO (MAXVALUE)",),
+        ("ALTER TABLE logs ATTACH PARTITION tree FOR VALUES FROM ('2024-03-01') TO (MAXVALUE)",),
+        (
+            "CREATE TABLE logs_3 PARTITION OF logs FOR VALUES FROM ('2024-03-01') TO (MAXVALUE)",
+            "INSERT INTO logs VALUES (4, '2024-03-02', 'd')",
+            "TRUNCATE logs_3",
+        ),
+    ],
+)
+def test_rows_that_come_and_go_with_partitions(
+    postgres: PostgresDatabase, follower: Follower, statements: tuple[str, ...]
+) -> None:
+    columns = "(id INT, day DATE, v TEXT, PRIMARY KEY (id, day))"
+    postgres.run(
+        f"CREATE TABLE logs {columns} PARTITION BY RANGE (day)",
+        "CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')",
+        "CREATE TABLE logs_2 PARTITION OF logs FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')",
+        f"CREATE TABLE extra {columns}",
+        f"CREATE TABLE tree {columns} PARTITION BY RANGE (day)",
+        "CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM ('2024-03-01') TO ('2024-04-01')",
+        "INSERT INTO logs VALUES (1, '2024-01-02', 'a'), (2, '2024-02-02', 'b')",
+        "INSERT INTO extra VALUES (3, '2024-03-02', 'c')",
+        "INSERT INTO tree VALUES (3, '2024-03-02', 'c')",
+    )
+    follower.change(include=("public.logs",))
+    follower.once()
+    follower.check("logs")
+    postgres.run(*statements)
+    follower.once()
+    follower.check("logs")
+
+
+def test_a_new_partition_is_not_read_again(postgres: PostgresDatabase, follower: Follower) -> None:
+    postgres.run(
+        "CREATE TABLE logs (id INT PRIMARY KEY, v TEXT) PARTITION BY RANGE (id)",
+        "CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM (1) TO (10)",
+    )
+    follower.once()
+    before = follower.states()["logs"].position
+    postgres.run(
+        "CREATE TABLE logs_2 PARTITION OF logs FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO logs VALUES (11, 'a')",
+    )
+    follower.once()
+    follower.check("logs")
+    assert follower.states()["logs"].position == before
+
+
 def test_tables_without_a_key(postgres: PostgresDatabase, follower: Follower) -> None:
     postgres.run(
         "CREATE TABLE events (v TEXT, n INT)",

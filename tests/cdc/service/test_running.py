@@ -239,6 +239,14 @@ def test_a_position_that_is_not_of_this_server(lake: Lake, options: dict[str, An
     assert items(lake) == [(1, "pen"), (2, "cup")]
 
 
+def test_a_position_of_postgresql(lake: Lake, options: dict[str, Any]) -> None:
+    position = "7431118262741853/1/0/16B3748"
+    PipelineState.open(lake, "lake", "shop").record(BatchPlan(0, None, position))
+    with pytest.raises(Conflict, match=rf"{position}.* resnapshot --all"):
+        lake.cdc.mysql(**options, once=True).wait()
+    assert lake.list_tables("lake") == ["cdc_state"]
+
+
 def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("headwater.cdc.")]:
         monkeypatch.delitem(sys.modules, name)
