@@ -87,6 +87,9 @@ class TableStorage:
             if before is None:
                 if part.is_attached:
                     return "partitions were attached"
+                # A table's first file has its number.
+                if part.file != oid:
+                    return "a partition was truncated or rewritten"
             elif part.file != before.file:
                 if part.columns != before.columns:
                     return "a statement has rewritten its rows"
