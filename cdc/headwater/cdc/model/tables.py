@@ -81,7 +81,7 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
-        storage: How the source stores its rows, which is no part of the definition: it differs
+        storage: How the source stores its rows, besides the definition: it differs
             where they may have changed without being in the log. None where nothing tells that.
     """
 
