@@ -77,7 +77,7 @@ demo-cdc: $(READY) ## Follow a year of real flights from a MariaDB server into a
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks at, databases, other clients, modes of tables and slow suites have targets of their own
 	@$(PYTEST) $(SHARED) --ignore=tests/repository --ignore=tests/docs \
-		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not slow and not modes" $(ARGS)
+		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not cdc_postgresql and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
@@ -89,7 +89,11 @@ test-spark-modes: java $(READY) ## Run Spark's tests that `make test` has no tim
 
 .PHONY: test-postgresql
 test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs are missing
-	@$(PYTEST) -m postgresql --must-run=postgresql $(ARGS)
+	@$(PYTEST) -m "postgresql and not cdc_chaos" --must-run=postgresql $(ARGS)
+
+.PHONY: test-cdc-postgresql
+test-cdc-postgresql: $(READY) ## Follow PostgreSQL servers; fails if its programs are missing
+	@$(PYTEST) $(SHARED) -m "cdc_postgresql and not slow" --must-run=postgresql $(ARGS)
 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing

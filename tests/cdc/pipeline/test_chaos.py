@@ -76,6 +76,7 @@ def test_a_few_kills(mariadb_to_kill: ChaosSource, tmp_path: Path, chaos_seed: i
     survives(Scene(mariadb_to_kill, tmp_path, chaos_seed), chaos_seed, 10)
 
 
+@pytest.mark.cdc_postgresql
 @pytest.mark.postgresql
 def test_a_few_kills_of_postgresql(
     postgresql_to_kill: ChaosSource, tmp_path: Path, chaos_seed: int

@@ -23,6 +23,7 @@ from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.service.verify import verify
 from headwater.client import Lake, connect
 
+_HERE = Path(__file__).parent
 # Small limits and short times, so that what happens beyond them is tested.
 _SETTINGS = (
     *("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50"),
@@ -30,6 +31,14 @@ _SETTINGS = (
     # What is committed is sent at once.
     "synchronous_commit=on",
 )
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers are chosen by
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a target of its own run what needs this server."""
+    for item in items:
+        if item.path.is_relative_to(_HERE) and item.get_closest_marker("postgresql"):
+            item.add_marker(pytest.mark.cdc_postgresql)
 
 
 @dataclass
