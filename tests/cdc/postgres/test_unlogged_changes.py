@@ -118,3 +118,17 @@ def test_partitions_of_a_table_without_a_key(
     follower.once()
     verdicts = list(verify(follower.lake, follower.address, follower.settings))
     assert [(verdict.is_equal, verdict.source_rows) for verdict in verdicts] == [(True, 24)]
+
+
+def test_rows_in_the_log_of_a_partition_that_is_gone(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*LOGS)
+    follower.once()
+    for number in range(60, 80):
+        postgres.run(f"INSERT INTO logs VALUES ({number}, 'gone')")
+    postgres.run("DROP TABLE logs_0")
+    # Each batch has one transaction, so that the table is read again before the last of them.
+    follower.change(batch_bytes=1)
+    follower.once()
+    follower.check("logs")

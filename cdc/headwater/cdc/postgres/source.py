@@ -345,6 +345,13 @@ class PostgresSource:
         (now,) = tables.followed
         if not all(self._is_of(change, now) for change in batch.changes):
             return TableChanges(table, is_unknown=True)
+        # What the log does not say of rows may have happened behind the batch. How a table was stored
+        # when its definition was asked for is before it.
+        stored = table.storage
+        for change in batch.changes:
+            if isinstance(change, Redefinition) and change.definition.name == table.name:
+                stored = change.definition.storage
+        now = replace(now, storage=stored)
         return changed_table(table, now, filled_columns(self._server, now))
 
     def _is_of(self, change: Change, now: SourceTable) -> bool:
