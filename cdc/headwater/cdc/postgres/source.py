@@ -345,8 +345,8 @@ class PostgresSource:
         (now,) = tables.followed
         if not all(self._is_of(change, now) for change in batch.changes):
             return TableChanges(table, is_unknown=True)
-        # What the log does not say of rows may have happened behind the batch. How a table was stored
-        # when its definition was asked for is before it.
+        # What the log does not say of rows may have happened behind the batch; how a table was
+        # stored when its definition was asked for is before it.
         stored = table.storage
         for change in batch.changes:
             if isinstance(change, Redefinition) and change.definition.name == table.name:
