@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from headwater.cdc.source.options import parse_choices
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import ArrayType, DataType, parse_type
 
@@ -126,14 +127,7 @@ def _unescaped(text: str) -> str:
 
 def parse_type_mapping(text: str) -> frozenset[TypeMapping]:
     """Read the option ``type_mapping``, names with commas between them; Invalid."""
-    names = [name.strip().lower() for name in text.split(",") if name.strip()]
-    known = {mapping.value: mapping for mapping in TypeMapping}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise Invalid(
-            f"type_mapping '{unknown[0]}' is not known; the names are {', '.join(sorted(known))}"
-        )
-    return frozenset(known[name] for name in names)
+    return parse_choices(text, TypeMapping)
 
 
 def lake_type(

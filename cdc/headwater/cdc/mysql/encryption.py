@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headwater.cdc.source.options import url_options
 from headwater.storage.errors import Invalid
 
 __all__ = ["Encryption", "unverified_context"]
@@ -49,14 +50,7 @@ class Encryption:
         Raises:
             Invalid: An option is not known or has a wrong value.
         """
-        texts: dict[str, str] = {}
-        for name, value in options.items():
-            if name not in (_MODE, _CA, _CERTIFICATE, _KEY):
-                raise Invalid(f"the option '{name}' is not known")
-            if not isinstance(value, str):
-                raise Invalid(f"the option '{name}' is there twice")
-            texts[name] = value
-        return Encryption._from_texts(texts)
+        return Encryption._from_texts(url_options(options, (_MODE, _CA, _CERTIFICATE, _KEY)))
 
     @staticmethod
     def _from_texts(options: Mapping[str, str]) -> Encryption:

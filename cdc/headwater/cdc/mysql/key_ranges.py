@@ -18,6 +18,7 @@ from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
 from headwater.cdc.source.key_ranges import Bound, KeyRange
+from headwater.cdc.source.keys import key_columns
 
 __all__ = ["key_ranges", "read_range"]
 
@@ -50,7 +51,7 @@ def key_ranges(
         The ranges, in their order; the last one has no upper bound. A table whose key the server
         sorts in another way than it compares literals is one range.
     """
-    key = _key(table)
+    key = key_columns(table)
     is_one = any(parse_source_type(column.source_type).name not in _ORDERED for column in key)
     while not is_one:
         until = _bound(connection, address, table, KeyRange(after), rows)
@@ -98,7 +99,7 @@ def read_range(
 def _bound(
     connection: Connection, address: Address, table: SourceTable, part: KeyRange, rows: int
 ) -> Bound | None:
-    key = _key(table)
+    key = key_columns(table)
     names = ", ".join(quoted(column.name) for column in key)
     statement = (
         f"SELECT {names} FROM {_named(table)}{_where(table, part)} "
@@ -129,11 +130,6 @@ def _compared(key: Sequence[str], bound: Bound, sign: str, *, is_with_equal: boo
         comparison = f"{sign}=" if is_last and is_with_equal else sign
         choices.append(" AND ".join([*equal, f"{name} {comparison} {bound[index]}"]))
     return f"({' OR '.join(choices)})"
-
-
-def _key(table: SourceTable) -> Sequence[SourceColumn]:
-    columns = {column.name: column for column in table.columns}
-    return [columns[name] for name in table.primary_key]
 
 
 def _literal(column: SourceColumn, value: bytes) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pymysql.connections import Connection
@@ -21,6 +20,7 @@ from headwater.cdc.mysql.literals import lake_literals
 from headwater.cdc.mysql.result_sets import prepared_columns, text_columns
 from headwater.cdc.mysql.server import Address
 from headwater.cdc.mysql.text_values import BadDates, lake_values, quoted, select_expression
+from headwater.cdc.source.keys import key_columns, key_positions
 from headwater.storage.errors import Invalid
 from headwater.storage.types.data_type import to_arrow
 
@@ -66,7 +66,7 @@ def read_keys(
         statement = _statement(table, table.columns, condition)
         for batch in _batches(connection, address, statement, table.columns, bad_dates):
             rows = batch.select(list(table.primary_key))
-            yield batch.take(_positions(rows, part, is_in=True))
+            yield batch.take(key_positions(rows, part, is_in=True))
 
 
 def missing_keys(
@@ -83,13 +83,13 @@ def missing_keys(
     Raises:
         Invalid, Unavailable, Unsupported: As for `read_keys`.
     """
-    columns = _key_columns(table)
+    columns = key_columns(table)
     missing: list[pa.Table] = []
     for part, condition in _parts(connection, address, table, keys):
         statement = _statement(table, columns, condition)
         batches = list(_batches(connection, address, statement, columns, BadDates.FAIL))
         rows = pa.Table.from_batches(batches, part.schema)
-        missing.append(part.take(_positions(part, rows, is_in=False)))
+        missing.append(part.take(key_positions(part, rows, is_in=False)))
     return pa.concat_tables([*missing, keys.select(list(table.primary_key)).slice(0, 0)])
 
 
@@ -97,7 +97,7 @@ def _parts(
     connection: Connection, address: Address, table: SourceTable, keys: pa.Table
 ) -> Iterator[tuple[pa.Table, str]]:
     """Some of the keys, and the condition that the source's rows of them meet."""
-    columns = _key_columns(table)
+    columns = key_columns(table)
     absent = [column.name for column in columns if column.name not in keys.column_names]
     if absent:
         raise Invalid(
@@ -206,20 +206,6 @@ def _batches(
             for values, column in zip(batch, columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
-
-
-def _positions(rows: pa.Table | pa.RecordBatch, keys: pa.Table, *, is_in: bool) -> pa.Array:
-    """Where rows are whose keys are among some, or are not."""
-    names = [str(number) for number in range(rows.num_columns)]
-    frame = pl.DataFrame(pa.table(rows.columns, names)).with_row_index("position")
-    others = pl.DataFrame(pa.table(keys.columns, names))
-    matching = frame.join(others, on=names, how="semi" if is_in else "anti", maintain_order="left")
-    return matching.get_column("position").to_arrow()
-
-
-def _key_columns(table: SourceTable) -> Sequence[SourceColumn]:
-    columns = {column.name: column for column in table.columns}
-    return [columns[name] for name in table.primary_key]
 
 
 def _is_flag(column: SourceColumn) -> bool:

@@ -20,6 +20,7 @@ from headwater.cdc.postgres.catalog import quoted
 from headwater.cdc.postgres.key_ranges import literal, read_query, source_rows
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.cdc.postgres.types import Family, parse_source_type
+from headwater.cdc.source.keys import key_columns, key_positions
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import to_arrow
 
@@ -57,7 +58,7 @@ def read_keys(
         query = _query(source, table, table.columns, part)
         for batch in read_query(server, query, table.columns, bad_values):
             rows = batch.select(list(table.primary_key))
-            yield batch.take(_positions(rows, part, is_in=True))
+            yield batch.take(key_positions(rows, part, is_in=True))
 
 
 def missing_keys(server: PostgresServer, table: SourceTable, keys: pa.Table) -> pa.Table:
@@ -72,13 +73,13 @@ def missing_keys(server: PostgresServer, table: SourceTable, keys: pa.Table) -> 
     Raises:
         Conflict, Invalid, Unavailable, Unsupported: As for `read_keys`.
     """
-    columns, source = _key_columns(table), source_rows(server, table)
+    columns, source = key_columns(table), source_rows(server, table)
     missing: list[pa.Table] = []
     for part in _parts(table, keys):
         query = _query(source, table, columns, part)
         batches = list(read_query(server, query, columns, BadDates.FAIL))
         rows = pa.Table.from_batches(batches, part.schema)
-        missing.append(part.take(_positions(part, rows, is_in=False)))
+        missing.append(part.take(key_positions(part, rows, is_in=False)))
     return pa.concat_tables([*missing, keys.select(list(table.primary_key)).slice(0, 0)])
 
 
@@ -96,7 +97,7 @@ def _parts(table: SourceTable, keys: pa.Table) -> Iterator[pa.Table]:
 
 def _query(source: str, table: SourceTable, columns: Sequence[SourceColumn], keys: pa.Table) -> str:
     """A query for the rows of keys, which it has as arrays of text, a column each."""
-    key = _key_columns(table)
+    key = key_columns(table)
     arrays: list[str] = []
     values: list[str] = []
     for index, (column, chunks) in enumerate(zip(key, keys.columns, strict=True)):
@@ -178,17 +179,3 @@ def _bits_text(values: pa.Array, bits: int) -> pa.Array:
     data = np.frombuffer(filled.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
     matrix = np.unpackbits(data.reshape(rows, -1), axis=1)[:, -bits:]
     return text_array(matrix + np.uint8(ord("0")), nulls)
-
-
-def _positions(rows: pa.Table | pa.RecordBatch, keys: pa.Table, *, is_in: bool) -> pa.Array:
-    """Where rows are whose keys are among some, or are not."""
-    names = [str(number) for number in range(rows.num_columns)]
-    frame = pl.DataFrame(pa.table(rows.columns, names)).with_row_index("position")
-    others = pl.DataFrame(pa.table(keys.columns, names))
-    matching = frame.join(others, on=names, how="semi" if is_in else "anti", maintain_order="left")
-    return matching.get_column("position").to_arrow()
-
-
-def _key_columns(table: SourceTable) -> Sequence[SourceColumn]:
-    columns = {column.name: column for column in table.columns}
-    return [columns[name] for name in table.primary_key]

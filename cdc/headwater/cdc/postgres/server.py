@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
+from headwater.cdc.source.options import url_options
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["SESSION", "Address", "Encryption", "PostgresServer", "connected", "explained"]
@@ -113,13 +114,7 @@ class Encryption:
         Raises:
             Invalid: An option is not known or has a wrong value.
         """
-        texts: dict[str, str] = {}
-        for name, value in options.items():
-            if name not in (_MODE, _CA, _CERTIFICATE, _KEY):
-                raise Invalid(f"the option '{name}' is not known")
-            if not isinstance(value, str):
-                raise Invalid(f"the option '{name}' is there twice")
-            texts[name] = value
+        texts = url_options(options, (_MODE, _CA, _CERTIFICATE, _KEY))
         ca, certificate, key = map(texts.get, (_CA, _CERTIFICATE, _KEY))
         text = texts.get(_MODE, EncryptionMode.VERIFY_CA if ca else EncryptionMode.PREFER)
         try:

@@ -17,6 +17,7 @@ from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from types import MappingProxyType
 
+from headwater.cdc.source.options import parse_choices
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, DataType, parse_type
@@ -213,14 +214,7 @@ def parse_source_type(text: str) -> SourceType:
 
 def parse_type_mapping(text: str) -> frozenset[TypeMapping]:
     """Read the option ``type_mapping``, names with commas between them; Invalid."""
-    names = [name.strip().lower() for name in text.split(",") if name.strip()]
-    known = {mapping.value: mapping for mapping in TypeMapping}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise Invalid(
-            f"type_mapping '{unknown[0]}' is not known; the names are {', '.join(sorted(known))}"
-        )
-    return frozenset(known[name] for name in names)
+    return parse_choices(text, TypeMapping)
 
 
 def lake_type(
