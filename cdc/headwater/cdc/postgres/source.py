@@ -19,7 +19,7 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
-from headwater.cdc.postgres.relations import Redefined
+from headwater.cdc.postgres.relations import PartitionSeen, Redefined
 from headwater.cdc.postgres.row_reader import PostgresRead, PostgresRowReader
 from headwater.cdc.postgres.server import Address, PostgresServer, explained
 from headwater.cdc.postgres.slots import (
@@ -32,6 +32,7 @@ from headwater.cdc.postgres.slots import (
     find_slot,
     log_position,
 )
+from headwater.cdc.postgres.storage import with_partitions
 from headwater.cdc.postgres.table_changes import changed_table
 from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
 from headwater.cdc.postgres.types import TypeMapping
@@ -278,6 +279,10 @@ class PostgresSource:
         Raises:
             Invalid: The table cannot be followed any more.
         """
+        table = _with_seen(table, batch)
+        changes = [change for change in batch.changes if table.name in change.tables]
+        if all(isinstance(change, PartitionSeen) for change in changes):
+            return TableChanges(table)
         tables = self.tables({table.name}, mapping=mapping, without_key=not table.primary_key)
         for finding in tables.findings:
             raise Invalid(str(finding))
@@ -331,3 +336,15 @@ class PostgresSource:
             exact_read(rows, self.position, reader, batch, table) as read,
         ):
             yield read
+
+
+def _with_seen(table: SourceTable, batch: LogBatch) -> SourceTable:
+    """A table with the partitions that a batch is the first to have rows of."""
+    seen = [
+        change.partition
+        for change in batch.changes
+        if isinstance(change, PartitionSeen) and change.table == table.name
+    ]
+    if not seen or table.storage is None:
+        return table
+    return replace(table, storage=with_partitions(table.storage, seen))

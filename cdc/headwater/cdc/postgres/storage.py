@@ -19,7 +19,7 @@ from typing import cast
 from headwater.cdc.model.tables import Storage, StoredPart
 from headwater.cdc.postgres.server import PostgresServer
 
-__all__ = ["read_storage", "unlogged_change"]
+__all__ = ["read_storage", "unlogged_change", "with_partitions"]
 
 _PARTS = """
 SELECT r.oid::bigint, c.oid::bigint, c.relfilenode::bigint,
@@ -61,6 +61,16 @@ def read_storage(server: PostgresServer, oids: Collection[int]) -> Mapping[int, 
     }
 
 
+def with_partitions(storage: Storage, partitions: Collection[int]) -> Storage:
+    """Where a table has its rows, with partitions of which the log has rows.
+
+    They may be gone when the table is asked for next, and with them these rows.
+    """
+    known = {part.id for part in storage.parts}
+    seen = [StoredPart(number, 0, True) for number in partitions if number not in known]
+    return Storage(storage.altered, (*storage.parts, *seen))
+
+
 def unlogged_change(before: Storage | None, after: Storage | None) -> str | None:
     """Why a table may have other rows than the log says; None if it cannot."""
     if before is None or after is None:
@@ -69,9 +79,11 @@ def unlogged_change(before: Storage | None, after: Storage | None) -> str | None
     new = {part.id: part for part in after.parts}
     if old.keys() - new.keys():
         return "a partition was detached or dropped"
-    if not all(part.is_made_empty for number, part in new.items() if number not in old):
+    # Those of which the log has rows may have had others when they were attached.
+    known = {number: part for number, part in old.items() if part.file}
+    if not all(part.is_made_empty for number, part in new.items() if number not in known):
         return "a partition was attached"
-    is_moved = any(part.file != new[number].file for number, part in old.items())
+    is_moved = any(part.file != new[number].file for number, part in known.items())
     if is_moved and before.altered != after.altered:
         return "its rows were written again with other values"
     return None

@@ -33,7 +33,7 @@ from headwater.cdc.postgres.messages import (
 )
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
-from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
+from headwater.cdc.postgres.relations import PartitionSeen, Redefined, Relation, parse_relation
 from headwater.cdc.postgres.rows import Convert, LogTableRows
 from headwater.cdc.postgres.slots import LogSource, check_slot
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch
@@ -63,17 +63,22 @@ class _Transaction:
         end: Where that ends; 0 until it was read.
         runs: Rows of selected tables, in order.
         redefined: Tables that it describes otherwise than before, by their OIDs.
+        partitions: Partitions that it is the first to have rows of.
         truncated: The OIDs of tables that it empties.
         rereads: Tables whose rows it describes in two ways.
         is_announced: Whether its changes were in a batch.
     """
 
-    __slots__ = ("begin", "end", "is_announced", "redefined", "rereads", "runs", "truncated")
+    __slots__ = (
+        *("begin", "end", "is_announced", "partitions", "redefined", "rereads", "runs"),
+        "truncated",
+    )
 
     def __init__(self, begin: Begin) -> None:
         self.begin, self.end = begin, 0
         self.runs: list[tuple[Relation, RowRun]] = []
         self.redefined: dict[int, Redefined] = {}
+        self.partitions: list[PartitionSeen] = []
         self.truncated: dict[int, None] = {}
         self.rereads: dict[TableName | None, str] = {}
         self.is_announced = False
@@ -138,6 +143,10 @@ class PostgresLogReader:
         self._known_names: dict[TableName, Relation] = {}
         for relation in known:
             self._remember(relation)
+        # Tables described since the last rows. Before rows of a partition, the whole table is
+        # described, and then the partition.
+        self._described: list[Relation] = []
+        self._seen_partitions: set[int] = set()
         # The table of the last rows that were merged, and where its rows are gathered.
         self._last_relation: Relation | None = None
         self._last_rows: PackedRows | None = None
@@ -338,6 +347,7 @@ class PostgresLogReader:
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *(change for each in transaction.redefined.values() for change in self._told(each)),
+            *(seen for seen in transaction.partitions if seen.table in self._tables),
             *(Truncate(relation.name) for relation in truncated if relation is not None),
         ]
 
@@ -391,8 +401,13 @@ class PostgresLogReader:
         """Take rows of one table."""
         relation = self._relation(run.oid)
         transaction = self._transaction("rows")
+        described, self._described = self._described, []
         if relation is None:
             return
+        for partition in described[1:]:
+            if described[-2].oid == relation.oid and partition.oid not in self._seen_partitions:
+                self._seen_partitions.add(partition.oid)
+                transaction.partitions.append(PartitionSeen(relation.name, partition.oid))
         size = len(run.data)
         if 2 * size < self._chunk_bytes:
             # What else came with them is not kept.
@@ -412,7 +427,9 @@ class PostgresLogReader:
         elif kind == Kind.COMMIT:
             return self._committed(body)
         elif kind == Kind.RELATION:
-            self._read_relation(self._transaction("a table"), parse_relation(body))
+            relation = parse_relation(body)
+            self._described = [*self._described[-1:], relation]
+            self._read_relation(self._transaction("a table"), relation)
         elif kind == Kind.TRUNCATE:
             self._read_truncate(self._transaction("a truncation"), parse_truncate(body))
         # The others tell where a transaction came from, name types, or are messages of programs.
@@ -487,6 +504,7 @@ class PostgresLogReader:
             del self._known_names[relation.name]
 
     def _read_truncate(self, transaction: _Transaction, oids: tuple[int, ...]) -> None:
+        self._described.clear()
         for oid in oids:
             relation = self._relation(oid)
             if relation is not None:
