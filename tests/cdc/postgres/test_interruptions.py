@@ -209,7 +209,11 @@ def test_a_promoted_replica(lake: Lake, has_slot: bool) -> None:
             "-l",
             f"{replica}.log",
         ]
-        options = f"-p {port} -c unix_socket_directories={process.data.parent}"
+        # A replica needs as many connections as its primary has.
+        options = (
+            f"-p {port} -c unix_socket_directories={process.data.parent} -c max_connections=200 "
+            "-c wal_level=logical"
+        )
         subprocess.run([*control, "-o", options, "start"], check=True)
         try:
             subprocess.run([*control, "promote"], check=True)

@@ -132,3 +132,19 @@ def test_rows_in_the_log_of_a_partition_that_is_gone(
     follower.change(batch_bytes=1)
     follower.once()
     follower.check("logs")
+
+
+def test_a_partition_that_comes_and_goes_unseen(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*LOGS)
+    follower.once()
+    postgres.run(
+        "CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM (100) TO (200)",
+        "INSERT INTO logs SELECT n, 'gone' FROM generate_series(100, 120) n",
+        "INSERT INTO logs VALUES (60, 'new')",
+        "DROP TABLE logs_1",
+    )
+    follower.once()
+    follower.check("logs")
+    assert len(follower.rows("logs")) == 51

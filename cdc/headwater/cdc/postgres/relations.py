@@ -11,7 +11,14 @@ from headwater.cdc.ddl.changes import Change
 from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import CorruptData
 
-__all__ = ["Redefined", "Relation", "RelationColumn", "ReplicaIdentity", "parse_relation"]
+__all__ = [
+    "PartitionSeen",
+    "Redefined",
+    "Relation",
+    "RelationColumn",
+    "ReplicaIdentity",
+    "parse_relation",
+]
 
 # A column's type and its modifier, after its name.
 _TYPE = struct.Struct(">Ii")
@@ -117,6 +124,24 @@ class Redefined(Change):
     def is_other_table(self) -> bool:
         """Whether another table has the name now."""
         return self.before is not None and self.before.oid != self.relation.oid
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSeen(Change):
+    """A partition whose rows the log begins to have, as rows of the whole table.
+
+    Attributes:
+        table: The whole table.
+        partition: The partition's OID.
+    """
+
+    table: TableName
+    partition: int
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The whole table."""
+        return (self.table,)
 
 
 def parse_relation(message: memoryview) -> Relation:

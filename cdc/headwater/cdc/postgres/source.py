@@ -24,7 +24,7 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
-from headwater.cdc.postgres.relations import Redefined
+from headwater.cdc.postgres.relations import PartitionSeen, Redefined
 from headwater.cdc.postgres.server import Address, PostgresServer, explained
 from headwater.cdc.postgres.slots import (
     LogSource,
@@ -38,6 +38,7 @@ from headwater.cdc.postgres.slots import (
     slot_findings,
 )
 from headwater.cdc.postgres.table_changes import changed_table
+from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.postgres.values import lake_values
@@ -337,6 +338,10 @@ class PostgresSource:
         for change in batch.changes:
             if isinstance(change, Unlogged) and change.table == table.name:
                 raise Invalid(f"{change.finding}; then {_READ_ONE_AGAIN} {table.name}")
+        table = _with_seen(table, batch)
+        changes = [change for change in batch.changes if table.name in change.tables]
+        if all(isinstance(change, PartitionSeen) for change in changes):
+            return TableChanges(table)
         tables = self.tables({table.name}, mapping=mapping, without_key=not table.primary_key)
         for finding in tables.findings:
             raise Invalid(str(finding))
@@ -397,3 +402,16 @@ class PostgresSource:
             exact_read(rows, self.position, reader, batch, table) as read,
         ):
             yield read
+
+
+def _with_seen(table: SourceTable, batch: LogBatch) -> SourceTable:
+    """A table with the partitions that a batch is the first to have rows of."""
+    seen = [
+        change.partition
+        for change in batch.changes
+        if isinstance(change, PartitionSeen) and change.table == table.name
+    ]
+    if not seen or table.storage is None:
+        return table
+    storage = TableStorage.from_json(table.storage).with_partitions(seen)
+    return replace(table, storage=storage.to_json())

@@ -47,7 +47,8 @@ class StoredPart:
     """A table's rows as they are stored, or those of one of its partitions.
 
     Attributes:
-        file: The number of its file: another one after each rewrite, and after a truncation.
+        file: The number of its file: another one after each rewrite, and after a truncation. 0 if
+            it is not known.
         columns: The transactions that have defined its columns.
         is_attached: Whether it may have had rows before it was a part of the table.
     """
@@ -84,7 +85,9 @@ class TableStorage:
             return "partitions were detached or dropped"
         for oid, part in after.parts.items():
             before = self.parts.get(oid)
-            if before is None:
+            if not part.file:
+                continue
+            if before is None or not before.file:
                 if part.is_attached:
                     return "partitions were attached"
                 # A table's first file has its number.
@@ -96,6 +99,17 @@ class TableStorage:
                 if oid != self.oid:
                     return "a partition was truncated or rewritten"
         return None
+
+    def with_partitions(self, partitions: Collection[int]) -> TableStorage:
+        """How the table is stored, with partitions of which the log has rows.
+
+        They may be gone when the table is asked for next, and with them these rows.
+
+        Args:
+            partitions: Their OIDs.
+        """
+        seen = {oid: StoredPart(0, "", is_attached=False) for oid in partitions}
+        return TableStorage(self.oid, {**seen, **self.parts})
 
     def to_json(self) -> str:
         """How the table is stored, as JSON to be recorded."""

@@ -33,7 +33,7 @@ from headwater.cdc.postgres.messages import (
 )
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
-from headwater.cdc.postgres.relations import Redefined, Relation, parse_relation
+from headwater.cdc.postgres.relations import PartitionSeen, Redefined, Relation, parse_relation
 from headwater.cdc.postgres.rows import Convert, LogTableRows
 from headwater.cdc.postgres.slots import LogSource, check_slot
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch
@@ -63,17 +63,22 @@ class _Transaction:
         end: Where that ends; 0 until it was read.
         rows: Rows of selected tables by the tables' OIDs, each with its description.
         redefined: Tables that it describes otherwise than before, by their OIDs.
+        partitions: Partitions that it is the first to have rows of.
         truncated: The OIDs of tables that it empties.
         rereads: Tables whose rows it describes in two ways.
         is_announced: Whether its changes were in a batch.
     """
 
-    __slots__ = ("begin", "end", "is_announced", "redefined", "rereads", "rows", "truncated")
+    __slots__ = (
+        *("begin", "end", "is_announced", "partitions", "redefined", "rereads", "rows"),
+        "truncated",
+    )
 
     def __init__(self, begin: Begin) -> None:
         self.begin, self.end = begin, 0
         self.rows: dict[int, tuple[Relation, PackedRows]] = {}
         self.redefined: dict[int, Redefined] = {}
+        self.partitions: list[PartitionSeen] = []
         self.truncated: dict[int, None] = {}
         self.rereads: dict[TableName | None, str] = {}
         self.is_announced = False
@@ -136,6 +141,10 @@ class PostgresLogReader:
         self._known_names: dict[TableName, Relation] = {}
         for relation in known:
             self._remember(relation)
+        # Tables described since the last rows. Before rows of a partition, the whole table is
+        # described, and then the partition.
+        self._described: list[Relation] = []
+        self._seen_partitions: set[int] = set()
 
     def follow(self, tables: Collection[TableName]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
@@ -329,6 +338,7 @@ class PostgresLogReader:
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *(change for each in transaction.redefined.values() for change in self._told(each)),
+            *(seen for seen in transaction.partitions if seen.table in self._tables),
             *(Truncate(relation.name) for relation in truncated if relation is not None),
         ]
 
@@ -377,6 +387,8 @@ class PostgresLogReader:
     def _read_run(self, run: RowRun) -> None:
         """Take rows of one table."""
         transaction = self._transaction("rows")
+        if self._described:
+            self._note_partitions(transaction, run.oid)
         entry = transaction.rows.get(run.oid)
         if entry is None:
             relation = self._relation(run.oid)
@@ -385,6 +397,16 @@ class PostgresLogReader:
             entry = transaction.rows[run.oid] = relation, PackedRows(store=self._chunks.store)
         entry[1].add(run)
         self._chunks.kept += len(run.data)
+
+    def _note_partitions(self, transaction: _Transaction, oid: int) -> None:
+        """Note a partition that was described after the table whose rows come now."""
+        described, self._described = self._described, []
+        relation = self._relation(oid)
+        for partition in described[1:]:
+            is_of_table = relation is not None and described[-2].oid == relation.oid
+            if is_of_table and partition.oid not in self._seen_partitions and relation is not None:
+                self._seen_partitions.add(partition.oid)
+                transaction.partitions.append(PartitionSeen(relation.name, partition.oid))
 
     def _read(self, message: Message) -> _Transaction | None:
         """Take a message without rows; the transaction if it ends with it."""
@@ -398,7 +420,9 @@ class PostgresLogReader:
         elif kind == Kind.COMMIT:
             return self._committed(body)
         elif kind == Kind.RELATION:
-            self._read_relation(self._transaction("a table"), parse_relation(body))
+            relation = parse_relation(body)
+            self._described = [*self._described[-1:], relation]
+            self._read_relation(self._transaction("a table"), relation)
         elif kind == Kind.TRUNCATE:
             self._read_truncate(self._transaction("a truncation"), parse_truncate(body))
         # The others tell where a transaction came from, name types, or are messages of programs.
@@ -474,6 +498,7 @@ class PostgresLogReader:
             del self._known_names[relation.name]
 
     def _read_truncate(self, transaction: _Transaction, oids: tuple[int, ...]) -> None:
+        self._described.clear()
         for oid in oids:
             relation = self._relation(oid)
             if relation is not None:
