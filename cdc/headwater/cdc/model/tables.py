@@ -109,7 +109,7 @@ class SourceTable:
         primary_key: The names of the key's columns, in the key's order; empty without a key.
         comment: Its comment; empty for none.
         id: The number that it keeps when it is renamed; None where the source has none.
-        storage: Where its rows are, which is no part of its definition; None where the log has
+        storage: Where its rows are, beside its definition; None where the log has
             every change of them.
     """
 
