@@ -199,6 +199,7 @@ def test_a_promoted_replica(lake: Lake, has_slot: bool) -> None:
         replica, port = process.data.parent / "replica", free_port()
         run = ["setpriv", f"--reuid={process.owner}", "--clear-groups"]
         copy: list[str | Path] = [*run, base_backup, "-d", f"{url}/postgres", "-D", replica, "-R"]
+        copy.append("--checkpoint=fast")
         subprocess.run(copy, check=True)
         control: list[str | Path] = [
             *run,
