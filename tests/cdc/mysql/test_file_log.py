@@ -202,7 +202,7 @@ def test_a_position_names_the_server_and_its_file(server: MySQLServer, source: M
     end = source.position()
     with closing(source.open_log(position, 1 << 20, lambda _: True)) as log:
         batch = log.read_until(end)
-        log.follow([])
+        log.follow({})
     assert batch.end == end
     # The beginning of a file counts as one.
     assert batch.transactions == 3

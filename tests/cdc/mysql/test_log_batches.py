@@ -28,7 +28,7 @@ def test_a_batch_without_a_limit_ends_soon_after_its_first_change(
         closing(MySQLSource(shop_source)) as source,
         closing(source.open_log(source.position(), 1 << 20, lambda _: True)) as reader,
     ):
-        reader.follow([NAME])
+        reader.follow({NAME: None})
         quiet = reader.read_batch(LIMITS, lambda: next(asked) == MAX_ASKED)
         assert next(asked) > MAX_ASKED
         assert not quiet.has_content

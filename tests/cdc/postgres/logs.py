@@ -80,7 +80,7 @@ class SourceLog:
             memory_bytes=memory_bytes,
         )
         try:
-            reader.follow([name(table) for table in tables])
+            reader.follow(dict.fromkeys(map(name, tables)))
             yield reader
         finally:
             reader.close()

@@ -376,3 +376,23 @@ def test_a_table_that_leaves_the_publication(
     follower.resnapshot("orders")
     follower.once()
     follower.check("orders", "items")
+
+
+@pytest.mark.parametrize("is_selected", [False, True])
+def test_a_name_for_a_while_between_two_runs(
+    postgres: PostgresDatabase, follower: Follower, is_selected: bool
+) -> None:
+    postgres.run(ORDERS, "INSERT INTO orders SELECT n, 'c', n, now() FROM generate_series(1, 9) n")
+    if not is_selected:
+        follower.change(exclude=("public.*_away",))
+    follower.once()
+    postgres.run(
+        "ALTER TABLE orders RENAME TO orders_away",
+        "UPDATE orders_away SET id = id + 100",
+        "INSERT INTO orders_away VALUES (50, 'd', 5, now())",
+        "ALTER TABLE orders_away RENAME TO orders",
+        "INSERT INTO orders VALUES (51, 'e', 6, now())",
+    )
+    follower.once()
+    follower.check("orders")
+    assert len(follower.rows("orders")) == 11

@@ -92,7 +92,7 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
         session.execute("INSERT INTO t VALUES (3)")
     assert seen == [(1,), (2,)]
     reader = open_log(source, tables.connection, start, is_selected=lambda _: True, convert=as_text)
-    reader.follow([T])
+    reader.follow({T: None})
     batch = reader.read_until(log_position(tables.connection))
     reader.close()
     # The first row is in what was seen only.

@@ -138,7 +138,7 @@ def test_the_attribute_replication_is_enough(log: SourceLog) -> None:
             reader = open_log(
                 source, connection, start, is_selected=lambda _: True, convert=as_text
             )
-            reader.follow([name("t")])
+            reader.follow({name("t"): None})
             batch = reader.read_until(log_position(connection))
             reader.close()
             assert [row["id"] for _, row in contents([batch], "t").rows] == ["2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
 from headwater.cdc.ddl import (
@@ -176,7 +176,7 @@ class MySQLLogReader:
         self._file, self._offset = "", 0
         self._bytes_after = bytes_after
 
-    def follow(self, tables: Collection[TableName]) -> None:
+    def follow(self, tables: Mapping[TableName, int | None]) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
         self._tables = frozenset(tables)
 

@@ -386,7 +386,7 @@ class _Session:
         return not self._state.requests().keys() <= set(self._obeyed_requests)
 
     def _follow(self, reader: LogReader, states: States) -> None:
-        reader.follow([name for name, state in states.items() if state.is_followed])
+        reader.follow({name: state.id for name, state in states.items() if state.is_followed})
         self._progress.states(states)
 
     def _obeyed(self, states: States) -> States:

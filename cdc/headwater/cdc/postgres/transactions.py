@@ -10,7 +10,7 @@ twice, or to compare it twice with what the log describes, makes no difference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Any, Protocol
 
@@ -134,6 +134,7 @@ class PostgresLogReader:
         # Read, but of the next batch.
         self._held: deque[_Transaction] = deque()
         self._tables: Collection[TableName] = ()
+        self._followed: Mapping[int, TableName] = {}
         # As this stream describes them; None is a table that is not selected.
         self._relations: dict[int, Relation | None] = {}
         # The last description of each selected table, by OID and by name.
@@ -146,9 +147,14 @@ class PostgresLogReader:
         self._described: list[Relation] = []
         self._seen_partitions: set[int] = set()
 
-    def follow(self, tables: Collection[TableName]) -> None:
-        """Choose the tables whose rows the next batch has, among those that are selected."""
+    def follow(self, tables: Mapping[TableName, int | None]) -> None:
+        """Choose the tables whose rows the next batch has, among those that are selected.
+
+        Args:
+            tables: The tables with their OIDs, as far as these are known.
+        """
         self._tables = frozenset(tables)
+        self._followed = {oid: name for name, oid in tables.items() if oid is not None}
 
     @property
     def position(self) -> LogPosition:
@@ -345,7 +351,14 @@ class PostgresLogReader:
     def _told(self, redefined: Redefined) -> Iterator[Change]:
         """What a table's description says of it, besides its columns."""
         before = redefined.before
-        if before is None and redefined.table not in self._tables:
+        # The stream may begin behind a rename, which no description of before tells then.
+        followed = self._followed.get(redefined.relation.oid, redefined.table)
+        if before is None and followed != redefined.table:
+            yield RenameTables(((followed, redefined.table),))
+            yield redefined
+        elif before is None and not self._is_selected(redefined.table):
+            return
+        elif before is None and redefined.table not in self._tables:
             yield CreateTable(redefined.table)
         elif redefined.is_other_table:
             yield CreateTable(redefined.table, or_replace=True)
@@ -470,7 +483,7 @@ class PostgresLogReader:
         is_selected = self._is_selected(relation.name)
         self._relations[relation.oid] = relation if is_selected else None
         before = self._known_oids.get(relation.oid) or self._known_names.get(relation.name)
-        if before == relation or (before is None and not is_selected):
+        if before == relation:
             return
         names = {relation.name}
         if before is not None:

@@ -189,7 +189,7 @@ class _Verification:
         memory, bad_dates = self._settings.memory_bytes, self._settings.bad_dates
         log = self._source.open_log(base, memory, lambda name: name == self._name)
         with closing(log) as reader, ExitStack() as stack:
-            reader.follow([self._name])
+            reader.follow({self._name: lake_table.id})
             batch = reader.read_until(self._source.position())
             self._check_followed(batch)
             read = stack.enter_context(self._source.exact_read(reader, batch, source_table))
@@ -255,7 +255,7 @@ class _Verification:
         memory = self._settings.memory_bytes
         log = self._source.open_log(base, memory, lambda name: name == self._name)
         with closing(log) as reader:
-            reader.follow([self._name])
+            reader.follow({self._name: lake_table.id})
             batch = reader.read_until(settled)
             self._check_followed(batch)
             yield from self._decoded(lake_table, batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -147,8 +147,12 @@ class LogReader(Protocol):
     def position(self) -> Position:
         """The end of the last batch."""
 
-    def follow(self, tables: Collection[TableName]) -> None:
-        """Choose the tables whose rows the next batch has, among those that are selected."""
+    def follow(self, tables: Mapping[TableName, int | None]) -> None:
+        """Choose the tables whose rows the next batch has, among those that are selected.
+
+        Args:
+            tables: The tables with the numbers that they keep, where the source has such.
+        """
 
     def read_batch(
         self, limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
