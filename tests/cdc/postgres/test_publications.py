@@ -146,3 +146,10 @@ def test_a_user_without_the_privilege_is_told_to_use_a_given_one(tables: Postgre
                 connection.rollback()
     finally:
         tables.run(f"DROP ROLE {user}")
+
+
+def test_tables_that_are_gone_when_they_are_published(postgres: PostgresDatabase) -> None:
+    postgres.run("CREATE TABLE t (id INT PRIMARY KEY)")
+    create_publication(postgres.connection, "p", [])
+    added = publish_tables(postgres.connection, "p", [T, TableName("public", "gone")])
+    assert list(added) == [T]

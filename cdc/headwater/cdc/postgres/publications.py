@@ -121,12 +121,26 @@ def publish_tables(
         Unavailable: A transaction that has changed a table does not end.
     """
     published = _published(connection, name)
-    added = sorted(table for table in tables if table not in published)
-    if added:
-        statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list(added))
-        _run(connection, name, "change", statement)
+    lacking = sorted(table for table in tables if table not in published)
+    added = [table for table in lacking if _is_added(connection, name, table)]
     _await_writers(connection, name, tables, seconds)
     return added
+
+
+def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
+    """Add a table to a publication; whether that was possible.
+
+    By now it may be gone, or its name be that of a table that the publication has: then its
+    definition is another one, too.
+    """
+    statement = SQL("ALTER PUBLICATION {} ADD {}").format(Identifier(name), _table_list([table]))
+    try:
+        _run(connection, name, "change", statement)
+    except Conflict as error:
+        if isinstance(error.__cause__, errors.DuplicateObject | errors.UndefinedTable):
+            return False
+        raise
+    return True
 
 
 def _await_writers(
