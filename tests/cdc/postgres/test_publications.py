@@ -64,8 +64,8 @@ def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
         'publication pub: it does not have the table public.u; ALTER PUBLICATION "pub" ADD TABLE '
         '"public"."u"'
     ]
-    with pytest.raises(Conflict, match="does not exist"):
-        publish_tables(tables.connection, "pub", [TableName("public", "missing")])
+    # It may have been dropped or renamed since its definition was read.
+    assert publish_tables(tables.connection, "pub", [TableName("public", "missing")]) == []
 
 
 def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
@@ -146,10 +146,3 @@ def test_a_user_without_the_privilege_is_told_to_use_a_given_one(tables: Postgre
                 connection.rollback()
     finally:
         tables.run(f"DROP ROLE {user}")
-
-
-def test_tables_that_are_gone_when_they_are_published(postgres: PostgresDatabase) -> None:
-    postgres.run("CREATE TABLE t (id INT PRIMARY KEY)")
-    create_publication(postgres.connection, "p", [])
-    added = publish_tables(postgres.connection, "p", [T, TableName("public", "gone")])
-    assert list(added) == [T]
