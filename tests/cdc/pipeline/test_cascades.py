@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.running_changes import follow_changes
+from tests.cdc.source_logs import only_mariadb
 
-from headwater.cdc.mysql.foreign_keys import logs_cascades
-from headwater.cdc.mysql.server import Flavour
 from headwater.cdc.pipeline.state import TablePhase
 from headwater.storage.errors import Invalid
 
@@ -147,9 +146,8 @@ def test_a_parent_that_a_prepared_transaction_changes(
     follower.check(*ALL)
 
 
+@only_mariadb
 def test_a_parent_that_a_statement_changes(origin: Origin, follower: Follower) -> None:
-    if origin.server.flavour is Flavour.MYSQL:
-        pytest.skip("has no statements in its log")
     origin.session(
         "SET SESSION binlog_format = 'STATEMENT'",
         "UPDATE customers SET id = 22, code = 'bb' WHERE id = 2",
@@ -159,9 +157,8 @@ def test_a_parent_that_a_statement_changes(origin: Origin, follower: Follower) -
     follower.check(*ALL)
 
 
+@only_mariadb
 def test_a_parent_that_is_not_followed(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server):
-        pytest.skip("its log has the rows of children")
     follower.change(include=(f"{origin.database}.orders", f"{origin.database}.items"))
     follower.once()
     # What does not follow a parent does not go on, and its children neither.
@@ -176,17 +173,15 @@ def test_a_parent_that_is_not_followed(origin: Origin, follower: Follower) -> No
     follower.check(*ALL)
 
 
+@only_mariadb
 def test_a_new_pipeline_follows_parents_too(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server):
-        pytest.skip("its log has the rows of children")
     follower.change(name="another", include=(f"{origin.database}.orders",))
     with pytest.raises(Invalid, match=r"without an event in the log, and .*customers is not"):
         follower.once()
 
 
+@only_mariadb
 def test_children_of_a_quarantined_parent_wait_for_it(origin: Origin, follower: Follower) -> None:
-    if logs_cascades(origin.server):
-        pytest.skip("its log has the rows of children")
     origin.run(
         "ALTER TABLE customers ADD UNIQUE (id), DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)"
     )
