@@ -7,7 +7,7 @@ from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import contents, name, source_log
 
 from headwater.cdc.postgres.server import Address, PostgresServer
-from headwater.cdc.postgres.table_storage import TableStorage, read_storage
+from headwater.cdc.postgres.table_storage import StoredPart, TableStorage, read_storage
 
 pytestmark = pytest.mark.postgresql
 
@@ -94,3 +94,15 @@ def test_storage_is_recorded_and_read(postgres: PostgresDatabase) -> None:
         stored = storage(postgres, table)
         assert TableStorage.from_json(stored.to_json()) == stored
     assert len(storage(postgres, "p").parts) == 2
+
+
+def test_partitions_that_came_before_a_crash_may_have_had_rows() -> None:
+    """A server that has recovered does not tell which statement of a transaction made what."""
+    part = StoredPart(7, "1:730", is_attached=False)
+    before = TableStorage(1, {5: StoredPart(5, "1:720", is_attached=False)}, "10:00")
+    same = TableStorage(1, {**before.parts, 7: part}, "10:00")
+    recovered = TableStorage(1, {**before.parts, 7: part}, "11:00")
+    assert before.silent_change(same) is None
+    assert before.silent_change(recovered) == "partitions were attached"
+    assert same.silent_change(recovered) is None
+    assert TableStorage.from_json(recovered.to_json()) == recovered

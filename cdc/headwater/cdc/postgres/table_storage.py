@@ -18,7 +18,8 @@ from headwater.cdc.postgres.server import PostgresServer
 __all__ = ["StoredPart", "TableStorage", "read_storage"]
 
 # A partition that was created as one had no rows: its columns are as the statement made them that
-# made its system columns. To attach a table writes its columns again.
+# made its system columns. To attach a table writes its columns again. A server that recovers from a
+# crash forgets which statement of a transaction made what, and resets its statistics.
 _QUERY: LiteralString = """
     SELECT n.nspname, c.relname, c.oid::bigint, part.oid::bigint,
         coalesce(pg_relation_filenode(part.oid), 0)::bigint,
@@ -28,7 +29,10 @@ _QUERY: LiteralString = """
             SELECT FROM pg_attribute made JOIN pg_attribute a ON a.attrelid = made.attrelid
             WHERE made.attrelid = part.oid AND made.attname = 'ctid' AND a.attnum > 0
                 AND a.xmin = made.xmin AND a.cmin = made.cmin
-        ))
+        )),
+        CASE WHEN c.relkind = 'p' THEN (
+            SELECT concat(pg_postmaster_start_time(), ' ', stats_reset) FROM pg_stat_wal
+        ) ELSE '' END
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
@@ -65,10 +69,13 @@ class TableStorage:
     Attributes:
         oid: The table's OID.
         parts: The table, or its partitions, by their OIDs.
+        started: When the server was started, or recovered, as it writes it; empty for a table
+            without partitions.
     """
 
     oid: int
     parts: Mapping[int, StoredPart]
+    started: str = ""
 
     def silent_change(self, after: TableStorage) -> str | None:
         """Why the table's rows may have changed without the log's knowledge; None if not.
@@ -88,7 +95,7 @@ class TableStorage:
             if not part.file:
                 continue
             if before is None or not before.file:
-                if part.is_attached:
+                if part.is_attached or (oid != self.oid and self.started != after.started):
                     return "partitions were attached"
                 # A table's first file has its number.
                 if part.file != oid:
@@ -109,17 +116,18 @@ class TableStorage:
             partitions: Their OIDs.
         """
         seen = {oid: StoredPart(0, "", is_attached=False) for oid in partitions}
-        return TableStorage(self.oid, {**seen, **self.parts})
+        return TableStorage(self.oid, {**seen, **self.parts}, self.started)
 
     def to_json(self) -> str:
         """How the table is stored, as JSON to be recorded."""
-        return json.dumps([self.oid, [[oid, *astuple(part)] for oid, part in self.parts.items()]])
+        parts = [[oid, *astuple(part)] for oid, part in sorted(self.parts.items())]
+        return json.dumps([self.oid, parts, self.started])
 
     @staticmethod
     def from_json(text: str) -> TableStorage:
         """Read what `to_json` has written."""
-        oid, parts = json.loads(text)
-        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts})
+        oid, parts, started = json.loads(text)
+        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts}, started)
 
 
 def read_storage(
@@ -129,11 +137,14 @@ def read_storage(
     if not tables:
         return {}
     schemas, names = [name.database for name in tables], [name.table for name in tables]
-    parts: dict[tuple[TableName, int], dict[int, StoredPart]] = {}
-    for schema, name, oid, part, file, columns, is_attached in server.rows(
+    parts: dict[tuple[TableName, int, str], dict[int, StoredPart]] = {}
+    for schema, name, oid, part, file, columns, is_attached, started in server.rows(
         _QUERY, [schemas, names]
     ):
-        stored = parts.setdefault((TableName(str(schema), str(name)), int(str(oid))), {})
+        table = TableName(str(schema), str(name)), int(str(oid)), str(started)
+        stored = parts.setdefault(table, {})
         if part is not None:
             stored[int(str(part))] = StoredPart(int(str(file)), str(columns), bool(is_attached))
-    return {name: TableStorage(oid, found) for (name, oid), found in parts.items()}
+    return {
+        name: TableStorage(oid, stored, started) for (name, oid, started), stored in parts.items()
+    }
