@@ -49,12 +49,11 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.catalog import (
     check_definition,
-    quoted,
     quoted_table,
     read_tables,
 )
 from headwater.cdc.postgres.key_ranges import key_ranges, read_range, source_rows
-from headwater.cdc.postgres.key_rows import missing_keys, read_keys
+from headwater.cdc.postgres.key_rows import read_keys
 from headwater.cdc.postgres.positions import LogPosition, lsn_text, parse_lsn, record_end
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.cdc.postgres.types import TypeMapping
@@ -280,23 +279,6 @@ class PostgresRead:
         """Read the rows of some keys, see `read_keys`."""
         assert self.snapshot is not None
         return read_keys(self.server, table, keys, bad_dates)
-
-    def missing_keys(self, table: SourceTable, keys: pa.Table) -> pa.Table:
-        """Return the keys that the source does not have, see `missing_keys`."""
-        assert self.snapshot is not None
-        return missing_keys(self.server, table, keys)
-
-    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
-        """Whether any row has a value in some columns.
-
-        Rows that were there when a column was added have its default, without an event. Without
-        values now, those that had one have lost it by changes that are in the log.
-        """
-        assert self.snapshot is not None
-        conditions = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
-        source = source_rows(self.server, table)
-        ((exists,),) = self.server.rows(f"SELECT EXISTS (SELECT FROM {source} WHERE {conditions})")
-        return bool(exists)
 
     def end(self) -> None:
         """End the transaction, if one has begun.

@@ -19,6 +19,7 @@ from psycopg import conninfo, pq
 from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.slots import LogSource, of_another_log
+from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import (
     Conflict,
     Forbidden,
@@ -73,7 +74,6 @@ _REJECTIONS = (
     "permission denied",
     "authentication",
 )
-_RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
 
 
 class MessageChunk(NamedTuple):
@@ -316,12 +316,12 @@ def meaning(source: str, state: str | None, text: str, slot: str = "") -> Headwa
     if state == _UNDEFINED_OBJECT:
         return NotFound(
             f"the source at {source} cannot send its log: {text}; create the publication before "
-            f"the slot, or let Headwater create both, and {_RESNAPSHOT}"
+            f"the slot, or let Headwater create both, and {READ_AGAIN}"
         )
     if state == _NO_FILE:
         return NotFound(
             f"the source at {source} does not have its log any more: {text}; raise "
-            f"max_slot_wal_keep_size, and {_RESNAPSHOT}"
+            f"max_slot_wal_keep_size, and {READ_AGAIN}"
         )
     if state.startswith(_FORBIDDEN):
         return Forbidden(
@@ -331,7 +331,7 @@ def meaning(source: str, state: str | None, text: str, slot: str = "") -> Headwa
     if state.startswith(_UNAVAILABLE):
         return Unavailable(f"the source at {source} cannot be reached: {text}; check that it runs")
     if state == _NOT_READY:
-        return Conflict(f"the source at {source} cannot send its log: {text}; {_RESNAPSHOT}")
+        return Conflict(f"the source at {source} cannot send its log: {text}; {READ_AGAIN}")
     return Invalid(f"the source at {source} cannot send its log: error {state}, {text}")
 
 

@@ -12,6 +12,7 @@ from psycopg import Connection, OperationalError, errors
 
 from headwater.cdc.model.tables import Finding
 from headwater.cdc.postgres.positions import LogPosition, parse_lsn, record_end
+from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import Conflict, Forbidden, NotFound
 
 __all__ = [
@@ -34,7 +35,6 @@ _MAX_NAME_LENGTH = 63
 _WAKE_SECONDS = 0.05
 _DIGEST_LENGTH = 8
 _NOT_IN_NAME = re.compile(r"[^a-z0-9_]")
-_RESNAPSHOT = "read the tables again: headwater cdc resnapshot --all"
 # The timeline is in the names of log files; the control file's is that of the last checkpoint.
 # Transactions with synchronous_commit=off are seen before they are in a file: so the log ends where
 # the next record goes.
@@ -249,11 +249,11 @@ def check_slot(
     slot = find_slot(connection, source.slot)
     what = f"replication slot '{source.slot}' of the source at {source.address}"
     if slot is None:
-        raise NotFound(f"{what} does not exist: changes are missing; {_RESNAPSHOT}")
+        raise NotFound(f"{what} does not exist: changes are missing; {READ_AGAIN}")
     if slot.wal_status == "lost":
         raise NotFound(
             f"{what} has lost its log, as the server has removed it; raise max_slot_wal_keep_size "
-            f"or read it more often, drop the slot, and {_RESNAPSHOT}"
+            f"or read it more often, drop the slot, and {READ_AGAIN}"
         )
     problem = _unfit(slot, connection.info.dbname)
     if problem is not None:
@@ -264,13 +264,13 @@ def check_slot(
     if position.lsn > reached.next:
         raise Conflict(
             f"the source at {source.address} has its log until '{position.at(reached.end)}', "
-            f"before position '{position}': it has lost transactions; {_RESNAPSHOT}"
+            f"before position '{position}': it has lost transactions; {READ_AGAIN}"
         )
     if slot.confirmed is None or slot.confirmed > position.lsn:
         at = "nothing" if slot.confirmed is None else f"'{position.at(slot.confirmed)}'"
         raise Conflict(
             f"{what} is past the position '{position}': {at} was confirmed, so that changes are "
-            f"missing; {_RESNAPSHOT}"
+            f"missing; {READ_AGAIN}"
         )
     if slot.process != process and slot.process is not None:
         raise Conflict(
@@ -284,7 +284,7 @@ def of_another_log(
     """The error of a position that is not of a server's log."""
     return Conflict(
         f"the source at {source.address} has the log {system}/{timeline}; position '{position}' "
-        f"is of another one: it was restored, or a replica was promoted; {_RESNAPSHOT}"
+        f"is of another one: it was restored, or a replica was promoted; {READ_AGAIN}"
     )
 
 
