@@ -26,6 +26,7 @@ from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, Invalid, Unavailable
+from headwater.storage.jobs.executor import Executor
 
 __all__ = ["Pipeline"]
 
@@ -46,12 +47,18 @@ class Pipeline:
         lake: The lake.
         open_source: Connects to the source.
         settings: What is followed, and how.
+        executor: Runs tasks elsewhere, such as Spark's; None does all the work in this process.
     """
 
     def __init__(
-        self, lake: Lake, open_source: Callable[[], Source], settings: PipelineSettings
+        self,
+        lake: Lake,
+        open_source: Callable[[], Source],
+        settings: PipelineSettings,
+        executor: Executor | None = None,
     ) -> None:
         self.settings = settings
+        self.executor = executor
         self.progress = ProgressLog()
         self._lake, self._open_source = lake, open_source
         self._stop = Event()
@@ -111,6 +118,7 @@ class _Session:
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
         self._source, self._stop = source, stop
+        self._executor = pipeline.executor
         self._goal: Position | None = None
         self._state = self._opened_state(lake)
         self._targets = Targets(lake, self._settings)

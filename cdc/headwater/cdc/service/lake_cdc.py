@@ -11,6 +11,7 @@ from headwater.cdc.service.running import RunningPipeline, check, start
 from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
 from headwater.client.cdc import FollowOptions
 from headwater.client.lake import Lake
+from headwater.storage.jobs.executor import Executor
 
 __all__ = ["LakeCdc"]
 
@@ -20,18 +21,22 @@ class LakeCdc:
 
     Args:
         lake: The lake.
+        executor: Runs tasks of pipelines elsewhere, such as Spark's; None does all the work in this
+            process.
     """
 
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
+    def __init__(self, lake: Lake, executor: Executor | None = None) -> None:
+        self._lake, self._executor = lake, executor
 
     def mysql(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables of MySQL or MariaDB, in a thread; see `ChangeDataCapture.mysql`."""
-        return start(self._lake, PipelineOptions.parse({**options, "once": once}, kind="mysql"))
+        given = PipelineOptions.parse({**options, "once": once}, kind="mysql")
+        return start(self._lake, given, self._executor)
 
     def postgres(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables of PostgreSQL, in a thread; see `ChangeDataCapture.postgres`."""
-        return start(self._lake, PipelineOptions.parse({**options, "once": once}, kind="postgres"))
+        given = PipelineOptions.parse({**options, "once": once}, kind="postgres")
+        return start(self._lake, given, self._executor)
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
         """What keeps a pipeline from being started; see `ChangeDataCapture.check`."""

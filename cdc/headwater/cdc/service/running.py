@@ -17,6 +17,7 @@ from headwater.cdc.service.options import PipelineOptions
 from headwater.cdc.service.sources import open_source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.executor import Executor
 
 __all__ = ["RunningPipeline", "check", "start"]
 
@@ -112,12 +113,15 @@ class RunningPipeline:
             self._error = error
 
 
-def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
+def start(
+    lake: Lake, options: PipelineOptions, executor: Executor | None = None
+) -> RunningPipeline:
     """Start a pipeline.
 
     Args:
         lake: The lake.
         options: The pipeline's.
+        executor: Runs tasks elsewhere, such as Spark's; None does all the work in this process.
 
     Raises:
         Invalid: An option is wrong; or a new pipeline cannot follow its tables. Nothing was
@@ -134,9 +138,8 @@ def start(lake: Lake, options: PipelineOptions) -> RunningPipeline:
             raise Invalid(
                 f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
             )
-    return RunningPipeline(
-        Pipeline(lake, lambda: open_source(address, settings), settings), once=options.once
-    )
+    pipeline = Pipeline(lake, lambda: open_source(address, settings), settings, executor)
+    return RunningPipeline(pipeline, once=options.once)
 
 
 def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
