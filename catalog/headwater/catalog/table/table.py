@@ -24,6 +24,7 @@ from headwater.storage.jobs.compact import compact_written
 from headwater.storage.jobs.delete import delete_from_table
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.jobs.job import reading, until_no_conflict
+from headwater.storage.jobs.stepped_write import SteppedWrite
 from headwater.storage.jobs.write import Replacement, WritePlan, with_partition, write_rows
 from headwater.storage.maintenance.row_matchers import Assignment, WhenMatched
 from headwater.storage.predicate.filter import Predicate
@@ -110,8 +111,44 @@ class Table(TableUpkeep):
             data, retries = arrow_table(data), wanted.retries
         return until_no_conflict(
             retries,
-            lambda: self._written(wanted, data, number, properties, executor, row_kinds),
+            lambda: self._written(
+                lambda: self._write_rows(wanted, data, row_kinds), number, properties, executor
+            ),
         )
+
+    def write_steps(
+        self,
+        write: Callable[[SteppedWrite], None],
+        *,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
+        properties: _Properties = None,
+        executor: Executor = THIS_PROCESS,
+    ) -> Snapshot | None:
+        """Write rows in steps, by this process and by tasks elsewhere, as one commit.
+
+        Args:
+            write: Writes the rows; it is called once, and not if the number was committed before.
+            commit_user, commit_identifier, properties, executor: As for `write`.
+
+        Returns:
+            As `write`.
+
+        Raises:
+            Invalid, Conflict, OutcomeUnknown: As `write`.
+            HeadwaterError: What `write` raises; nothing is committed then.
+        """
+        properties = _checked_properties(properties)
+        number = CommitNumber.checked(self.name, commit_user, commit_identifier)
+
+        def written() -> tuple[WritePlan, list[CommitMessage]]:
+            base = self.pointer.latest()
+            plan = WritePlan(self._storage).upon(base)
+            with reading(self._storage, self.pointer, base), SteppedWrite(plan) as steps:
+                write(steps)
+                return plan, steps.finish()
+
+        return self._written(written, number, properties, executor)
 
     def last_committed(self, commit_user: str) -> int | None:
         """The last number that a job committed, see `write`; None if it has none.
@@ -127,12 +164,10 @@ class Table(TableUpkeep):
 
     def _written(
         self,
-        wanted: WritePlan,
-        data: TabularData,
+        write: Callable[[], tuple[WritePlan, list[CommitMessage]]],
         number: CommitNumber,
         properties: _Properties,
         executor: Executor,
-        row_kinds: pa.Array | pa.ChunkedArray | None = None,
     ) -> Snapshot | None:
         """Write rows and commit them, unless the commit of their number was made before."""
         # Before the rows, as it checks the options: nothing is to be left of a write.
@@ -143,7 +178,7 @@ class Table(TableUpkeep):
             compact_written(commit, None, executor, last)
             return None
         try:
-            plan, messages = self._write_rows(wanted, data, row_kinds)
+            plan, messages = write()
             snapshot = plan.commit(
                 commit,
                 messages,
@@ -217,7 +252,9 @@ class Table(TableUpkeep):
             data = arrow_table(data)
         return until_no_conflict(
             wanted.retries,
-            lambda: self._written(wanted, data, number, properties, executor),
+            lambda: self._written(
+                lambda: self._write_rows(wanted, data), number, properties, executor
+            ),
         )
 
     def truncate(

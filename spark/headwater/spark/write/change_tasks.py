@@ -26,7 +26,6 @@ from headwater.spark.row_change import MATCHED, Repeats, RowChange, RowCounts
 from headwater.spark.write.column_changes import ColumnChanges, splits_of_ranges
 from headwater.spark.write.keyed_changes import KeyedChanges, count_kinds
 from headwater.spark.write.rewrite import BucketRewrites
-from headwater.spark.write.tasks import TASK_RANGE
 from headwater.storage.commit.message_files import delete_message_files
 from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.commit.vector_messages import released_vectors
@@ -35,7 +34,7 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.index.deletion_vector import DeletionVector
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.job import commit_or_delete
-from headwater.storage.jobs.write import WritePlan
+from headwater.storage.jobs.write import TASK_RANGE, WritePlan
 from headwater.storage.maintenance.row_changes import moved_rows_writer
 from headwater.storage.maintenance.taken_rows import TakenRows, messages_of_taken
 from headwater.storage.predicate.filter import parse_predicate

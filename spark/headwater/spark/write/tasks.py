@@ -46,7 +46,7 @@ from headwater.storage.commit.table_commit import BATCH_IDENTIFIER, TableCommit
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
-from headwater.storage.jobs.write import WritePlan
+from headwater.storage.jobs.write import TASK_RANGE, WritePlan
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.table_storage import TableStorage
@@ -56,11 +56,8 @@ from headwater.storage.write.table_writer import CommitMessage, TableWriter
 if TYPE_CHECKING:
     from headwater.catalog.table.table import Table
 
-__all__ = ["TASK_RANGE", "BatchWriter", "StreamWriter", "WrittenFiles", "task_outcome"]
+__all__ = ["BatchWriter", "StreamWriter", "WrittenFiles", "task_outcome"]
 
-# A task of an unclustered write takes the sequence numbers of its bucket from a range of its own,
-# so that no two files of a commit claim the same: this many rows.
-TASK_RANGE = 1 << 28
 # Who commits for a data source has no session.
 _THIS_PROCESS = LocalExecutor()
 _QUERY_ID = "sql.streaming.queryId"

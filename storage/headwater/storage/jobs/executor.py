@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-__all__ = ["Executor", "LocalExecutor"]
+__all__ = ["Executor", "LocalExecutor", "ParallelExecutor"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -29,6 +29,15 @@ class Executor(Protocol):
         ...
 
 
+class ParallelExecutor(Executor, Protocol):
+    """An executor for work that is divided by how many tasks run at once."""
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks run at once, at most."""
+        ...
+
+
 @dataclass(frozen=True)
 class LocalExecutor:
     """Runs tasks in this process.
@@ -38,6 +47,11 @@ class LocalExecutor:
     """
 
     threads: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks run at once, at most."""
+        return self.threads
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Run every task, and give the results as they come."""

@@ -23,12 +23,19 @@ from headwater.storage.snapshot.snapshot import Snapshot, SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import to_arrow
 from headwater.storage.types.values import arrow_scalar
+from headwater.storage.write.assign.assigner import Assigner
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.cross_partition_writer import Overwritten
 from headwater.storage.write.new_writer import new_writer
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
 
-__all__ = ["Replacement", "WritePlan", "with_partition", "write_rows"]
+__all__ = ["TASK_RANGE", "Replacement", "WritePlan", "with_partition", "write_rows"]
+
+TASK_RANGE = 1 << 28
+"""How many sequence numbers of a bucket each of the tasks has that write rows in no order.
+
+So no two files of a commit claim the same, and a task writes at most as many rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -115,12 +122,15 @@ class WritePlan:
             return self
         return replace(self, states=BucketStates(self.storage, base))
 
-    def writer(self, first: int = 0, *, is_alone: bool = True) -> TableWriter:
+    def writer(
+        self, first: int = 0, *, is_alone: bool = True, assigner: Assigner | None = None
+    ) -> TableWriter:
         """A writer of some of the rows.
 
         Args:
             first: Added to the sequence numbers, so that writers that share a bucket share none.
             is_alone: False if other writers of the same commit have rows, too.
+            assigner: Finds the rows' buckets; None is the one that the table's options ask for.
         """
         return new_writer(
             self.storage,
@@ -129,6 +139,7 @@ class WritePlan:
             is_alone=is_alone,
             is_stream=self.is_stream,
             overwritten=self._overwritten(is_alone),
+            assigner=assigner,
         )
 
     def _overwritten(self, is_alone: bool) -> Overwritten | None:

@@ -7,6 +7,7 @@ from headwater.storage.options import MergeEngine
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.snapshot import SnapshotIdentity
 from headwater.storage.table_storage import TableStorage
+from headwater.storage.write.assign.assigner import Assigner
 from headwater.storage.write.assign.choice import new_assigner
 from headwater.storage.write.bucket_state import BucketStates
 from headwater.storage.write.cross_partition_writer import CrossPartitionWriter, Overwritten
@@ -42,6 +43,7 @@ def new_writer(
     is_alone: bool = True,
     is_stream: bool = False,
     overwritten: Overwritten | None = None,
+    assigner: Assigner | None = None,
 ) -> TableWriter:
     """A writer of some of a commit's rows.
 
@@ -53,6 +55,7 @@ def new_writer(
         is_alone: False if other writers of the same commit have rows, too.
         is_stream: True if the write is one of a stream's many.
         overwritten: The partitions that are replaced where keys are looked up in the others.
+        assigner: Finds the rows' buckets; None is the one that the table's options ask for.
 
     Raises:
         Unsupported: This engine does not write such a table.
@@ -60,7 +63,8 @@ def new_writer(
     if storage.schema.crosses_partitions:
         refuse_fixed_keys(storage.name, storage.schema)
         return CrossPartitionWriter(storage, states, first=first, overwritten=overwritten)
-    assigner = new_assigner(storage, states, is_alone=is_alone, is_stream=is_stream)
+    if assigner is None:
+        assigner = new_assigner(storage, states, is_alone=is_alone, is_stream=is_stream)
     if states is None:
         return TableWriter(
             storage,

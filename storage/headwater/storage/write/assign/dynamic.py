@@ -17,9 +17,10 @@ Source: ``PartitionIndex.java``, ``HashBucketAssigner.java``, ``DynamicBucketInd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,15 +35,21 @@ from headwater.storage.index.index_file import (
     index_file_path,
 )
 from headwater.storage.index.manifest import index_entries
+from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.rows.bucket import hash_rows, key_hashes
+from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.rows.distribute import Codes, Numbers
+from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
-from headwater.storage.write.assign.filling import classes_of, fill_buckets
+from headwater.storage.write.assign.filling import classes_of, fill_buckets, share_buckets
 from headwater.storage.write.bucket_state import BucketStates, describe_partition
 
-__all__ = ["DynamicBuckets", "row_hashes"]
+__all__ = ["DynamicBuckets", "HashIndexes", "hash_indexes", "row_hashes"]
+
+HashIndexes: TypeAlias = Mapping[bytes, Mapping[int, IndexFileMeta]]
+"""The hash index file of each bucket, by serialised partition."""
 
 
 @dataclass
@@ -87,12 +94,17 @@ class DynamicBuckets:
     Attributes:
         storage: The table.
         states: The buckets that rows are added to; None when their rows are replaced.
+        indexes: The indexes that keys are looked up in; None is those of the states' snapshot.
+        shared_rows: How many rows come to all writers that place new keys alike, see
+            `share_buckets`; they leave the indexes to the caller. None is one writer alone.
     """
 
     storage: TableStorage
     states: BucketStates | None
+    indexes: HashIndexes | None = None
+    shared_rows: int | None = None
     _partitions: dict[bytes, _Partition] = field(default_factory=dict)
-    _present: dict[bytes, list[IndexManifestEntry]] | None = None
+    _new: dict[Bucket, list[Hashes]] = field(default_factory=dict)
     _written: list[tuple[bytes, int, IndexFileMeta]] = field(default_factory=list)
 
     def expect(self, rows: pa.Table) -> None:
@@ -115,6 +127,8 @@ class DynamicBuckets:
     def finished_index(self, partition: bytes, bucket: int) -> BucketIndex:
         """The index file of a bucket that rows were written to, written now if it has changed."""
         known = self._partitions[partition]
+        if self.shared_rows is not None:
+            return BucketIndex()
         looked_up = None
         if self.states is not None:
             looked_up = frozenset(file.file_name for file in known.files.values())
@@ -125,6 +139,10 @@ class DynamicBuckets:
         self._written.append((partition, bucket, file))
         old = (known.files[bucket],) if bucket in known.files else ()
         return BucketIndex((file,), old, looked_up)
+
+    def new_hashes(self) -> dict[Bucket, Hashes]:
+        """The hashes of keys that were new in each bucket."""
+        return {bucket: np.concatenate(parts) for bucket, parts in self._new.items()}
 
     def abort(self) -> None:
         """Delete the index files that were written."""
@@ -146,7 +164,12 @@ class DynamicBuckets:
             distinct, first = np.unique(new, return_index=True)
             # In the order of the rows: the first keys fill the first buckets.
             arrived = distinct[np.argsort(first, kind="stable")]
-            known.add(arrived, self._assign(partition, known, arrived))
+            buckets = self._assign(partition, known, arrived)
+            known.add(arrived, buckets)
+            if self.shared_rows is not None:
+                for bucket in np.unique(buckets).tolist():
+                    added = arrived[buckets == bucket]
+                    self._new.setdefault((partition, bucket), []).append(added)
         _, places = known.known(hashes)
         numbers: npt.NDArray[np.int16] = known.buckets[places]
         return numbers
@@ -157,18 +180,22 @@ class DynamicBuckets:
         # BucketAssigner.computeAssigner, with as many channels as assigners.
         start = abs(int(np.fmod(_hash_of(partition), np.int32(classes))))
         own = (start + np.abs(np.fmod(hashes, np.int32(classes)))) % classes
-        return fill_buckets(self.storage, known.counts, own, hashes)
+        if self.shared_rows is None:
+            return fill_buckets(self.storage, known.counts, own, hashes)
+        # Where there are partitions, nobody knows how many of the rows each one gets.
+        rows = 1 if self.storage.schema.partition_keys else self.shared_rows
+        return share_buckets(self.storage, known.counts, own, hashes, rows)
 
     def _load(self, partition: bytes) -> _Partition:
         """The keys that a partition has."""
         if self.states is None:
             return _Partition()
-        if self._present is None:
-            self._present = {}
-            for entry in index_entries(self.storage, self.states.snapshot):
-                if entry.index_file.index_type == HASH:
-                    self._present.setdefault(entry.partition, []).append(entry)
-        entries = self._present.get(partition, [])
+        if self.indexes is None:
+            self.indexes = hash_indexes(self.storage, self.states.snapshot)
+        entries = [
+            IndexManifestEntry(FileKind.ADD, partition, bucket, file)
+            for bucket, file in self.indexes.get(partition, {}).items()
+        ]
         self.states.load([partition])
         with_files = set(self.states.partitions[partition].max_sequence)
         missing = sorted(with_files - {entry.bucket for entry in entries})
@@ -202,6 +229,15 @@ class DynamicBuckets:
         loaded.counts = {e.bucket: len(part) for part, e in zip(parts, entries, strict=True)}
         loaded.files = {entry.bucket: entry.index_file for entry in entries}
         return loaded
+
+
+def hash_indexes(storage: TableStorage, snapshot: Snapshot | None) -> HashIndexes:
+    """The hash indexes of a snapshot."""
+    indexes: dict[bytes, dict[int, IndexFileMeta]] = {}
+    for entry in index_entries(storage, snapshot):
+        if entry.index_file.index_type == HASH:
+            indexes.setdefault(entry.partition, {})[entry.bucket] = entry.index_file
+    return indexes
 
 
 def row_hashes(storage: TableStorage, rows: pa.Table | pa.RecordBatch) -> Hashes:

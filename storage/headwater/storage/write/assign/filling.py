@@ -9,7 +9,7 @@ Source: ``BucketAssigner.java``, ``PartitionIndex.java``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from headwater.storage.errors import Invalid
 from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.table_storage import TableStorage
 
-__all__ = ["classes_of", "fill_buckets"]
+__all__ = ["classes_of", "fill_buckets", "share_buckets"]
 
 # Java's short, which Paimon keeps buckets in.
 _MOST_BUCKETS = 32767
@@ -66,8 +66,54 @@ def fill_buckets(
     return buckets
 
 
+def share_buckets(
+    storage: TableStorage,
+    counts: Mapping[int, int],
+    classes: npt.NDArray[np.int32],
+    hashes: npt.NDArray[np.int32],
+    rows: int,
+) -> npt.NDArray[np.int16]:
+    """The buckets of new keys of one partition, by their hashes alone.
+
+    Several writers that know the same counts place a key alike, without knowing of each other. They
+    share the buckets that would be filled by so many rows.
+
+    Args:
+        storage: The table.
+        counts: The keys that each bucket had before.
+        classes: The class of each key.
+        hashes: The hash of each key.
+        rows: How many rows all writers have, at most.
+
+    Raises:
+        Invalid: The partition would have more buckets than Paimon can name.
+    """
+    options = AssignmentOptions(storage.schema.options)
+    total = classes_of(options)
+    buckets = np.empty(len(hashes), np.int16)
+    # Hashes are spread evenly, also those of one class in their upper bits.
+    fractions = hashes.view(np.uint32) / 2.0**32
+    for number in np.unique(classes).tolist():
+        own = np.flatnonzero(classes == number)
+        shared, shares, left = [], [], max(1, -(-rows // total))
+        for bucket, room in _room(options, counts, number, total):
+            shared.append(bucket)
+            shares.append(min(room, left))
+            left -= shares[-1]
+            if left <= 0:
+                break
+        if not shared:
+            known = dict(counts)
+            buckets[own] = _overfull(storage, options, known, number, total, hashes[own])
+            continue
+        bounds = np.cumsum(shares) / sum(shares)
+        places = np.searchsorted(bounds, fractions[own], side="right")
+        buckets[own] = np.array(shared, np.int16)[np.minimum(places, len(shared) - 1)]
+    return buckets
+
+
 def _room(
-    options: AssignmentOptions, counts: dict[int, int], number: int, classes: int
+    options: AssignmentOptions, counts: Mapping[int, int], number: int, classes: int
 ) -> Iterator[tuple[int, int]]:
     """The buckets of a class that may take keys, and how many each."""
     target = options.dynamic_target_rows
