@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cdc.source_logs import SourceServer
+from tests.cdc.task_executors import chosen_executor, with_small_tasks
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
@@ -57,13 +58,16 @@ class Follower:
 
     Attributes:
         settings: The pipeline's settings, which a test may replace between runs.
+        executor: Runs the pipeline's tasks; None does all the work in this process.
     """
 
     def __init__(self, origin: Origin, lake: Lake) -> None:
         self.origin, self.lake = origin, lake
-        self.settings = PipelineSettings(
+        settings = PipelineSettings(
             "shop", "mysql://test", "lake", (f"{origin.database}.*",), batch_seconds=0.5
         )
+        self.settings = with_small_tasks(settings)
+        self.executor = chosen_executor()
 
     def change(self, **settings: object) -> None:
         """Change the settings of the next run."""
@@ -71,7 +75,8 @@ class Follower:
 
     def pipeline(self) -> Pipeline:
         """A pipeline that was not run yet."""
-        return Pipeline(self.lake, partial(MySQLSource, self.origin.address), self.settings)
+        source = partial(MySQLSource, self.origin.address)
+        return Pipeline(self.lake, source, self.settings, self.executor)
 
     def once(self) -> PipelineProgress:
         """Commit all that the source has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic, sleep
 
 import pyarrow as pa
@@ -18,13 +19,13 @@ from headwater.cdc.mysql.information_schema import check_definition, read_tables
 from headwater.cdc.mysql.key_ranges import key_ranges, read_range
 from headwater.cdc.mysql.key_rows import read_keys
 from headwater.cdc.mysql.positions import parse_position
-from headwater.cdc.mysql.server import Flavour, MySQLServer
+from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.cdc.source.positions import READ_AGAIN, Position, union
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unavailable
 
-__all__ = ["MySQLRead", "MySQLReads", "MySQLRowReader"]
+__all__ = ["MySQLRead", "MySQLReads", "MySQLRemoteReads", "MySQLRowReader"]
 
 _VISIBLE_SECONDS = 60
 _RETRY_SECONDS = 0.02
@@ -62,10 +63,14 @@ class MySQLRead:
         self._checked = self._reads.position_on(self.server)
 
     def key_ranges(
-        self, table: SourceTable, rows: int, after: Bound | None = None
+        self,
+        table: SourceTable,
+        rows: int,
+        after: Bound | None = None,
+        until: Bound | None = None,
     ) -> Iterator[KeyRange]:
         """Divide a table."""
-        return key_ranges(self.server.connection, self.server.address, table, rows, after)
+        return key_ranges(self.server.connection, self.server.address, table, rows, after, until)
 
     def rows(
         self, table: SourceTable, part: KeyRange, bad_dates: BadDates = BadDates.FAIL
@@ -203,6 +208,25 @@ class MySQLReads:
             server.rows("ROLLBACK")
             sleep(_RETRY_SECONDS)
         raise _not_reached(server, after)
+
+
+@dataclass(frozen=True)
+class MySQLRemoteReads:
+    """Reads of a server's rows in another process; see `RemoteReads`.
+
+    Args:
+        address: The server.
+        reads: Where the server is.
+    """
+
+    address: Address
+    reads: MySQLReads
+
+    @contextmanager
+    def row_reader(self) -> Iterator[MySQLRowReader]:
+        """A connection for consistent reads."""
+        with MySQLServer(self.address) as server:
+            yield MySQLRowReader(self.reads, server)
 
 
 def _not_reached(server: MySQLServer, after: Position) -> Unavailable:

@@ -31,6 +31,10 @@ class FileLog:
         # Where a file was that was asked for, as that takes a connection.
         self._last: FilePosition | None = None
 
+    def __reduce__(self) -> tuple[object, tuple[Address, bool]]:
+        # In another process it asks by itself.
+        return _file_log, (self._address, self._checksums)
+
     def end(self, server: MySQLServer) -> FilePosition:
         """The position that the server has reached.
 
@@ -168,3 +172,7 @@ def _head_bytes(server: MySQLServer, file: str) -> int:
     """Where the transactions of a file begin."""
     rows = server.rows("SHOW BINLOG EVENTS IN %s LIMIT 2", [file])
     return int(str(rows[-1][4]))
+
+
+def _file_log(address: Address, checksums: bool) -> FileLog:
+    return FileLog(address, checksums=checksums)

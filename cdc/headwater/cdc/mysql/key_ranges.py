@@ -37,6 +37,7 @@ def key_ranges(
     table: SourceTable,
     rows: int,
     after: Bound | None = None,
+    until: Bound | None = None,
 ) -> Iterator[KeyRange]:
     """Divide a table, whose rows others may change meanwhile.
 
@@ -46,20 +47,21 @@ def key_ranges(
         table: The table.
         rows: How many rows a range has when its bound is asked for.
         after: The upper bound of the last range that was read.
+        until: Where the last range ends; None is the table's end.
 
     Yields:
-        The ranges, in their order; the last one has no upper bound. A table whose key the server
+        The ranges, in their order. A table whose key the server
         sorts in another way than it compares literals is one range.
     """
     key = key_columns(table)
     is_one = any(parse_source_type(column.source_type).name not in _ORDERED for column in key)
     while not is_one:
-        until = _bound(connection, address, table, KeyRange(after), rows)
-        if until is None:
+        bound = _bound(connection, address, table, KeyRange(after, until), rows)
+        if bound is None or bound == until:
             break
-        yield KeyRange(after, until)
-        after = until
-    yield KeyRange(after)
+        yield KeyRange(after, bound)
+        after = bound
+    yield KeyRange(after, until)
 
 
 def read_range(

@@ -37,6 +37,15 @@ class MySQLRows:
         names = (column.name for column in self.shape.columns)
         return [name for name in names if not name.startswith(_HIDDEN)]
 
+    @property
+    def size(self) -> int:
+        """Their bytes in the log."""
+        return self.rows.size
+
+    def parts(self, size: int) -> Iterator[MySQLRows]:
+        """The rows in parts of at least some bytes, in their order; no update is divided."""
+        return (MySQLRows(self.shape, part) for part in self.rows.parts(size))
+
     def decoded(
         self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()
     ) -> Iterator[LoggedRows]:

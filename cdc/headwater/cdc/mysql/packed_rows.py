@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -66,6 +66,10 @@ class RowsSlab:
     heads: npt.NDArray[np.int32]
     known: tuple[RowsHead, ...]
 
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        # Its bytes may be in a file of this process.
+        return _slab, (bytes(self.data), self.ends, self.heads, self.known)
+
 
 class PackedRows:
     """The undecoded rows of events of one shape, in the order of the log.
@@ -83,6 +87,9 @@ class PackedRows:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
         self._begin()
+
+    def __reduce__(self) -> tuple[object, tuple[Sequence[RowsSlab]]]:
+        return _packed, (list(self.slabs()),)
 
     def _begin(self) -> None:
         self._data, self._size = memoryview(b""), 0
@@ -147,6 +154,24 @@ class PackedRows:
         self._rows_at, self._last_index = rows_at, index
         return rows_at
 
+    @property
+    def size(self) -> int:
+        """The bytes of all rows."""
+        return self._size + sum(int(slab.ends[-1]) for slab in self._slabs)
+
+    def parts(self, size: int) -> Iterator[PackedRows]:
+        """The rows in parts of at least some bytes, which are whole slabs."""
+        slabs: list[RowsSlab] = []
+        part_size = 0
+        for slab in self.slabs():
+            slabs.append(slab)
+            part_size += int(slab.ends[-1])
+            if part_size >= size:
+                yield _packed(slabs)
+                slabs, part_size = [], 0
+        if slabs:
+            yield _packed(slabs)
+
     def slabs(self) -> Iterator[RowsSlab]:
         """The rows, in parts that are decoded together."""
         if self._ends:
@@ -163,6 +188,21 @@ class PackedRows:
         )
         self._slabs.append(slab)
         self._begin()
+
+
+def _slab(
+    data: bytes,
+    ends: npt.NDArray[np.int64],
+    heads: npt.NDArray[np.int32],
+    known: tuple[RowsHead, ...],
+) -> RowsSlab:
+    return RowsSlab(memoryview(data), ends, heads, known)
+
+
+def _packed(slabs: Sequence[RowsSlab]) -> PackedRows:
+    rows = PackedRows()
+    rows._slabs = list(slabs)
+    return rows
 
 
 def is_rows_event(event: Event) -> bool:

@@ -8,7 +8,12 @@ from time import monotonic, sleep
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
-from headwater.cdc.mysql.consistent_reads import MySQLRead, MySQLReads, MySQLRowReader
+from headwater.cdc.mysql.consistent_reads import (
+    MySQLRead,
+    MySQLReads,
+    MySQLRemoteReads,
+    MySQLRowReader,
+)
 from headwater.cdc.mysql.exact_reads import exact_read
 from headwater.cdc.mysql.file_log import FileLog
 from headwater.cdc.mysql.file_positions import FilePosition
@@ -326,11 +331,13 @@ class MySQLSource:
             # It ends with its connection, whether all of a result is read or not.
             yield self._begin(server, after)
 
-    @contextmanager
-    def row_reader(self) -> Iterator[MySQLRowReader]:
+    def row_reader(self) -> AbstractContextManager[MySQLRowReader]:
         """A connection for consistent reads."""
-        with MySQLServer(self.address) as server:
-            yield MySQLRowReader(self._reads, server)
+        return self.remote_reads().row_reader()
+
+    def remote_reads(self) -> MySQLRemoteReads:
+        """Reads of rows in other processes."""
+        return MySQLRemoteReads(self.address, self._reads)
 
     def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
         """None is left out: the log has all tables."""

@@ -11,12 +11,14 @@ from typing import Self
 
 import pyarrow as pa
 
-from headwater.cdc.model.tables import TableName
+from headwater.catalog.table.table import Table
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.append_part import AppendPart
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
+from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TableState, commit_user
 from headwater.cdc.pipeline.table_part import TablePart
@@ -25,6 +27,8 @@ from headwater.cdc.source.log_batches import LogBatch, LogReader
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
 from headwater.storage.errors import Conflict, HeadwaterError, NotFound, Unavailable
+from headwater.storage.jobs.executor import ParallelExecutor
+from headwater.storage.jobs.stepped_write import can_be_shared
 
 __all__ = ["BatchCommit", "Outcome", "commit_properties"]
 
@@ -66,6 +70,7 @@ class BatchCommit:
         states: The tables when it begins.
         seen: The position that ranges must have seen: where the batch begins.
         is_repeated: Whether an earlier process planned the batch.
+        executor: Runs tasks elsewhere; None does all the work in this process.
     """
 
     def __init__(
@@ -79,7 +84,9 @@ class BatchCommit:
         seen: Position,
         *,
         is_repeated: bool = False,
+        executor: ParallelExecutor | None = None,
     ) -> None:
+        self._executor = executor
         self._source, self._settings, self._targets = source, settings, targets
         self._cascades, self._user = cascades, commit_user(settings.name)
         self._number, self._states, self._seen = number, states, seen
@@ -322,20 +329,12 @@ class BatchCommit:
         if state.is_appended:
             return AppendPart(table, lake_table, self._settings)
         reading = state.reading
-        feed, deletes = None, False
+        feed: RangeFeed | TaskFeed | None = None
+        deletes = False
         if reads and reading is not None:
             deletes = reading.deletes_now if self._is_repeated else reading.is_all_read
             if not deletes:
-                feed = RangeFeed(
-                    self._source,
-                    source_table,
-                    lake_table,
-                    reading.after,
-                    self._seen,
-                    self._settings,
-                    until=reading.until if self._is_repeated else None,
-                    keep=self._cascades.columns(name, self._states),
-                )
+                feed = self._feed(name, table, source_table, lake_table, reading)
         return TablePart(
             table,
             self._source,
@@ -345,7 +344,23 @@ class BatchCommit:
             seen=self._seen,
             feed=feed,
             deletes=deletes,
+            executor=self._executor,
         )
+
+    def _feed(
+        self,
+        name: TableName,
+        table: Table,
+        source_table: SourceTable,
+        lake_table: SourceTable,
+        reading: Reading,
+    ) -> RangeFeed | TaskFeed:
+        until = reading.until if self._is_repeated else None
+        keep = self._cascades.columns(name, self._states)
+        read = (self._source, source_table, lake_table, reading.after, self._seen, self._settings)
+        if self._executor is not None and can_be_shared(table.storage):
+            return TaskFeed(*read, self._executor, until=until, keep=keep)
+        return RangeFeed(*read, until=until, keep=keep)
 
 
 def commit_properties(number: int, batch: LogBatch) -> dict[str, str]:

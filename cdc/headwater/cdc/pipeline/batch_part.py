@@ -11,6 +11,7 @@ import pyarrow as pa
 from headwater.catalog.table.table import Table
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import RangeFeed
+from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.source.log_batches import TableRows
 from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Unavailable
@@ -36,7 +37,7 @@ class BatchPart(ABC):
         ahead: A position that has all that was seen of single keys; None if none was read.
     """
 
-    feed: RangeFeed | None = None
+    feed: RangeFeed | TaskFeed | None = None
     deletes = False
     ahead: Position | None = None
 

@@ -26,7 +26,7 @@ from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, Invalid, Unavailable
-from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["Pipeline"]
 
@@ -55,7 +55,7 @@ class Pipeline:
         lake: Lake,
         open_source: Callable[[], Source],
         settings: PipelineSettings,
-        executor: Executor | None = None,
+        executor: ParallelExecutor | None = None,
     ) -> None:
         self.settings = settings
         self.executor = executor
@@ -305,6 +305,7 @@ class _Session:
             states,
             seen,
             is_repeated=is_repeated,
+            executor=self._executor,
         )
 
     def _committed(

@@ -54,6 +54,9 @@ class PipelineSettings:
         memory_bytes: How much of the log of a batch is kept in memory.
         range_rows: How many rows of a table are read at once.
         readers: How many connections read rows, besides the log's.
+        task_rows: How many rows of a table a task of an executor reads.
+        task_bytes: The bytes of a table's rows in the log of a batch from which on tasks of an
+            executor decode and write them.
         writers: How many tables are written at once.
         lock_seconds: How long to wait for another process that runs the pipeline, in seconds.
         quiet_seconds: How long the position is not recorded while no followed table changes.
@@ -78,6 +81,8 @@ class PipelineSettings:
     memory_bytes: int = 256 * _MB
     range_rows: int = 100_000
     readers: int = 2
+    task_rows: int = 500_000
+    task_bytes: int = 64 * _MB
     writers: int = 2
     lock_seconds: float = 10.0
     # Lest the log is purged behind a pipeline whose tables do not change.
@@ -95,6 +100,7 @@ class PipelineSettings:
         for name, least in (
             *(("batch_seconds", 0.05), ("batch_bytes", 1), ("memory_bytes", 1)),
             *(("range_rows", 1), ("readers", 1), ("writers", 1)),
+            *(("task_rows", 1), ("task_bytes", 1)),
             ("lock_seconds", 0),
             *(("quiet_seconds", 0), ("look_seconds", 0)),
         ):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.catalog.table.table import Table
-from headwater.cdc.columns import BadDates
+from headwater.catalog.table.upkeep import THIS_PROCESS
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
+from headwater.cdc.pipeline.log_tasks import is_large, write_log_rows
+from headwater.cdc.pipeline.null_dates import check_null_dates
 from headwater.cdc.pipeline.range_feed import RangeFeed
+from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
-from headwater.storage.errors import Invalid, Unsupported
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.errors import Unsupported
+from headwater.storage.jobs.executor import ParallelExecutor
+from headwater.storage.jobs.stepped_write import SteppedWrite, can_be_shared
 from headwater.storage.rows.kinds import RowKind
 
 __all__ = ["TablePart"]
@@ -39,10 +41,12 @@ class TablePart(BatchPart):
         seen: The position that reads of the source must have seen: where the batch begins.
         feed: Ranges that are read for it.
         deletes: Whether keys of the lake that the source lacks are deleted.
+        executor: Runs tasks elsewhere; None does all the work in this process.
         settings: The pipeline's.
 
     Attributes:
         ahead: A position that has all that was seen of single keys; None if none was read.
+        range_rows, log_rows: How many rows of ranges, and of the log, were written.
     """
 
     def __init__(
@@ -54,16 +58,17 @@ class TablePart(BatchPart):
         settings: PipelineSettings,
         *,
         seen: Position,
-        feed: RangeFeed | None = None,
+        feed: RangeFeed | TaskFeed | None = None,
         deletes: bool = False,
+        executor: ParallelExecutor | None = None,
     ) -> None:
         super().__init__(table)
         self.feed, self.deletes = feed, deletes
         self._source, self._lake_table = source, lake_table
         self._source_table, self._settings = source_table, settings
-        self._seen = seen
-        self.log_rows: LogRows | None = None
-        self.range_rows = 0
+        self._seen, self._executor = seen, executor
+        self._schema = row_schema(lake_table)
+        self.log_rows = self.range_rows = 0
 
     def abort(self) -> None:
         """End it without a commit, and the reading of its ranges."""
@@ -73,38 +78,23 @@ class TablePart(BatchPart):
 
     def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
         """Write the rows and commit them, once; see `BatchPart.commit`."""
-        schema = row_schema(self._lake_table)
+        if self.feed is None:
+            self._wait_until_closed()
+        # What tasks wrote is compacted by tasks; the rest takes less time than their start.
+        uses_tasks = isinstance(self.feed, TaskFeed) or self._has_large_log
+        executor = self._executor if uses_tasks else None
         try:
-            with closing(self._batches(schema)) as batches:
-                checked = map(self._check_nulls, batches)
-                reader = pa.RecordBatchReader.from_batches(schema, checked)
-                self._table.write(
-                    reader, commit_user=user, commit_identifier=number, properties=properties
-                )
+            self._table.write_steps(
+                self._write,
+                commit_user=user,
+                commit_identifier=number,
+                properties=properties,
+                executor=executor or THIS_PROCESS,
+            )
         finally:
             if self.feed is not None:
                 self.feed.abort()
-        return self.range_rows + (self.log_rows.rows if self.log_rows is not None else 0)
-
-    def _check_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Check that NOT NULL columns have no dates that became null."""
-        if self._settings.bad_dates is BadDates.FAIL:
-            return batch
-        for column in self._lake_table.columns:
-            values = batch.column(column.name)
-            if column.type.nullable or not values.null_count:
-                continue
-            # Deleted rows have their key alone.
-            is_deleted = pc.equal(batch.column(ROW_KIND_COLUMN), RowKind.DELETE)
-            if values.filter(pc.invert(is_deleted)).null_count:
-                raise Invalid(
-                    f"column '{column.name}' of type {column.source_type} is NOT NULL and has "
-                    "dates that the lake does not have, which cannot become null; choose "
-                    "to-nullable among the type mappings and read the table again (headwater cdc "
-                    f"resnapshot {self._lake_table.name} --replace), or write real dates at the "
-                    "source"
-                )
-        return batch
+        return self.range_rows + self.log_rows
 
     def _check_rows_before(self) -> None:
         """Check that the log has what a changelog is made of."""
@@ -116,41 +106,67 @@ class TablePart(BatchPart):
                 f"{self._lake_table.name}"
             )
 
-    def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
-        if self.feed is not None:
+    def _write(self, steps: SteppedWrite) -> None:
+        """Write the rows of ranges, then those of the log, then those of single keys."""
+        if isinstance(self.feed, TaskFeed):
+            self.feed.write(steps)
+            self.range_rows = self.feed.result().rows
+        elif self.feed is not None:
             for batch in self.feed.batches():
                 self.range_rows += batch.num_rows
-                yield with_kind(batch, RowKind.INSERT, schema)
+                self._write_batch(steps, with_kind(batch, RowKind.INSERT, self._schema))
         self._wait_until_closed()
         if self.deletes:
-            yield from missing_in_source(
+            for batch in missing_in_source(
                 self._source, self._table, self._source_table, self._lake_table, self._seen
-            )
-        options = self._table.schema.options
-        if options.get("changelog-producer") == "input":
-            self._check_rows_before()
-        log_rows = self.log_rows = LogRows(
-            self._lake_table,
-            self._runs,
-            self._settings.bad_dates,
-            keeps_before=options.get("changelog-producer") == "input",
-        )
-        log_rows.check()
-        yield from log_rows.batches()
-        unclear = log_rows.unclear_keys
+            ):
+                self._write_batch(steps, batch)
+        unclear = self._write_log_rows(steps)
         if self._keys is not None:
             unclear.append(self._keys.cast(_key_schema(self._lake_table)))
         if unclear:
-            assert self._end is not None
-            keys = pa.concat_tables(unclear)
-            self.ahead = yield from read_again(
-                self._source,
-                self._source_table,
-                self._lake_table,
-                keys,
-                self._end,
-                self._settings.bad_dates,
+            for batch in self._rows_of_keys(pa.concat_tables(unclear)):
+                self._write_batch(steps, batch)
+
+    def _rows_of_keys(self, keys: pa.Table) -> Generator[pa.RecordBatch]:
+        assert self._end is not None
+        self.ahead = yield from read_again(
+            self._source,
+            self._source_table,
+            self._lake_table,
+            keys,
+            self._end,
+            self._settings.bad_dates,
+        )
+
+    @property
+    def _has_large_log(self) -> bool:
+        """Whether the log's rows are worth tasks, and tasks can write them."""
+        has_tasks = self._executor is not None and can_be_shared(self._table.storage)
+        return has_tasks and is_large(self._runs, self._settings)
+
+    def _write_log_rows(self, steps: SteppedWrite) -> list[pa.Table]:
+        """Write the log's rows; the keys of those that it has in part only."""
+        is_input = self._table.schema.options.get("changelog-producer") == "input"
+        if is_input:
+            self._check_rows_before()
+        log_rows = LogRows(
+            self._lake_table, self._runs, self._settings.bad_dates, keeps_before=is_input
+        )
+        log_rows.check()
+        if self._executor is not None and self._has_large_log:
+            outcome = write_log_rows(
+                steps, self._lake_table, self._runs, self._settings, self._executor
             )
+            self.log_rows = outcome.rows
+            return list(outcome.unclear_keys)
+        for batch in log_rows.batches():
+            self._write_batch(steps, batch)
+        self.log_rows = log_rows.rows
+        return log_rows.unclear_keys
+
+    def _write_batch(self, steps: SteppedWrite, batch: pa.RecordBatch) -> None:
+        steps.write(check_null_dates(batch, self._lake_table, self._settings.bad_dates))
 
 
 def _key_schema(table: SourceTable) -> pa.Schema:

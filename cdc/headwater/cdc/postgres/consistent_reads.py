@@ -55,14 +55,20 @@ from headwater.cdc.postgres.catalog import (
 from headwater.cdc.postgres.key_ranges import key_ranges, read_range, source_rows
 from headwater.cdc.postgres.key_rows import read_keys
 from headwater.cdc.postgres.positions import LogPosition, lsn_text, parse_lsn, record_end
-from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.server import Address, PostgresServer
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
-__all__ = ["LoggedTransactions", "PostgresRead", "PostgresRowReader", "Snapshot"]
+__all__ = [
+    "LoggedTransactions",
+    "PostgresRead",
+    "PostgresRemoteReads",
+    "PostgresRowReader",
+    "Snapshot",
+]
 
 _VISIBLE_SECONDS = 60.0
 _RETRY_SECONDS = 0.01
@@ -146,6 +152,15 @@ class LoggedTransactions:
         """Whether the commit of a transaction that runs may have been received."""
         with self._lock:
             return number in self._numbers
+
+    def running(self) -> frozenset[int]:
+        """The numbers of transactions that run, and whose commits may have been received.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        with self._lock:
+            return frozenset(self._numbers & self._running())
 
     def _running(self) -> set[int]:
         return {int(str(number)) for (number,) in self._server.rows(_RUNNING)}
@@ -261,10 +276,14 @@ class PostgresRead:
         return self._see()[0] if self._settled is None else self._settled
 
     def key_ranges(
-        self, table: SourceTable, rows: int, after: Bound | None = None
+        self,
+        table: SourceTable,
+        rows: int,
+        after: Bound | None = None,
+        until: Bound | None = None,
     ) -> Iterator[KeyRange]:
         """Divide a table, see `key_ranges`. Before `check`, no transaction stays open for it."""
-        return key_ranges(self.server, table, rows, after)
+        return key_ranges(self.server, table, rows, after, until)
 
     def rows(
         self, table: SourceTable, part: KeyRange, bad_dates: BadDates = BadDates.FAIL
@@ -374,3 +393,26 @@ class PostgresRowReader:
                 read.end()
             raise
         read.end()
+
+
+@dataclass(frozen=True)
+class PostgresRemoteReads:
+    """Reads of a database's rows in another process; see `RemoteReads`.
+
+    Args:
+        address: The database.
+        may_be_committed: The numbers of transactions that run, and whose commits may have been
+            received when this was made; None if all may. Those that have ended since can be seen.
+    """
+
+    address: Address
+    may_be_committed: frozenset[int] | None
+
+    @contextmanager
+    def row_reader(self) -> Iterator[PostgresRowReader]:
+        """A connection for consistent reads."""
+        with PostgresServer(self.address) as server:
+            if self.may_be_committed is None:
+                yield PostgresRowReader(server)
+            else:
+                yield PostgresRowReader(server, self.may_be_committed.__contains__)

@@ -28,7 +28,11 @@ __all__ = [
 
 
 def key_ranges(
-    server: PostgresServer, table: SourceTable, rows: int, after: Bound | None = None
+    server: PostgresServer,
+    table: SourceTable,
+    rows: int,
+    after: Bound | None = None,
+    until: Bound | None = None,
 ) -> Iterator[KeyRange]:
     """Divide a table, whose rows others may change meanwhile.
 
@@ -37,9 +41,10 @@ def key_ranges(
         table: The table.
         rows: How many rows a range has when its bound is asked for.
         after: The upper bound of the last range that was read.
+        until: Where the last range ends; None is the table's end.
 
     Yields:
-        The ranges, in their order; the last one has no upper bound. A table without a key is one.
+        The ranges, in their order. A table without a key is one.
 
     Raises:
         Conflict: The table has changed.
@@ -49,18 +54,18 @@ def key_ranges(
     names = ", ".join(map(quoted, table.primary_key))
     while table.primary_key:
         query = (
-            f"SELECT {names} FROM {source}{_where(table, KeyRange(after))} "
+            f"SELECT {names} FROM {source}{_where(table, KeyRange(after, until))} "
             f"ORDER BY {names} LIMIT 1 OFFSET {rows - 1}"
         )
         values = [
             tuple(values[0].as_py().decode() for values in batch)
             for batch in copied_columns(server, query, len(table.primary_key))
         ]
-        if not values:
+        if not values or values[0] == until:
             break
         yield KeyRange(after, values[0])
         after = values[0]
-    yield KeyRange(after)
+    yield KeyRange(after, until)
 
 
 def read_range(

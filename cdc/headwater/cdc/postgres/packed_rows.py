@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,10 @@ class RowsSlab:
     data: bytearray | memoryview
     ends: npt.NDArray[np.int64]
 
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        # Its bytes may be in a file of this process.
+        return RowsSlab, (bytearray(self.data), self.ends)
+
 
 class PackedRows:
     """The undecoded rows of a table in one shape, in the order of the log.
@@ -49,10 +53,26 @@ class PackedRows:
         self._sealed_bytes = 0
         self._data, self._ends = bytearray(), array("q")
 
+    def __reduce__(self) -> tuple[object, tuple[Sequence[RowsSlab]]]:
+        return _packed, (list(self.slabs()),)
+
     @property
     def size(self) -> int:
         """The bytes of all messages."""
         return self._sealed_bytes + len(self._data)
+
+    def parts(self, size: int) -> Iterator[PackedRows]:
+        """The rows in parts of at least some bytes, which are whole slabs."""
+        slabs: list[RowsSlab] = []
+        part_size = 0
+        for slab in self.slabs():
+            slabs.append(slab)
+            part_size += int(slab.ends[-1])
+            if part_size >= size:
+                yield _packed(slabs)
+                slabs, part_size = [], 0
+        if slabs:
+            yield _packed(slabs)
 
     def add(self, run: RowRun) -> None:
         """Add the rows of messages."""
@@ -94,3 +114,10 @@ class PackedRows:
         stored = data if self._store is None else self._store(data)
         self._slabs.append(RowsSlab(stored, np.frombuffer(self._ends, np.int64)))
         self._data, self._ends = bytearray(), array("q")
+
+
+def _packed(slabs: Sequence[RowsSlab]) -> PackedRows:
+    rows = PackedRows()
+    rows._slabs = list(slabs)
+    rows._sealed_bytes = sum(int(slab.ends[-1]) for slab in slabs)
+    return rows

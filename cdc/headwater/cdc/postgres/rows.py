@@ -8,7 +8,7 @@ text of each column is taken out of the log by Arrow, all rows at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +87,15 @@ class LogTableRows:
     def has_rows_before(self) -> bool:
         """Whether the log has rows as they were before updates, and all columns of deleted ones."""
         return self.relation.identity is ReplicaIdentity.FULL
+
+    @property
+    def size(self) -> int:
+        """Their bytes in the log."""
+        return self.rows.size
+
+    def parts(self, size: int) -> Iterator[LogTableRows]:
+        """The rows in parts of at least some bytes, in their order; no update is divided."""
+        return (replace(self, rows=part) for part in self.rows.parts(size))
 
     def decoded(
         self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()

@@ -14,6 +14,7 @@ from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.consistent_reads import (
     LoggedTransactions,
     PostgresRead,
+    PostgresRemoteReads,
     PostgresRowReader,
 )
 from headwater.cdc.postgres.exact_reads import exact_read
@@ -391,6 +392,16 @@ class PostgresSource:
                 yield PostgresRowReader(server)
             else:
                 yield PostgresRowReader(server, self._transactions.may_have)
+
+    def remote_reads(self) -> PostgresRemoteReads:
+        """Reads of rows in other processes, up to positions that were received until now.
+
+        Raises:
+            Unavailable: The connection is lost.
+        """
+        transactions = self._transactions
+        running = None if transactions is None else transactions.running()
+        return PostgresRemoteReads(self.address, running)
 
     @contextmanager
     def exact_read(

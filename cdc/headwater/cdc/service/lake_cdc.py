@@ -11,7 +11,7 @@ from headwater.cdc.service.running import RunningPipeline, check, start
 from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
 from headwater.client.cdc import FollowOptions
 from headwater.client.lake import Lake
-from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["LakeCdc"]
 
@@ -25,7 +25,7 @@ class LakeCdc:
             process.
     """
 
-    def __init__(self, lake: Lake, executor: Executor | None = None) -> None:
+    def __init__(self, lake: Lake, executor: ParallelExecutor | None = None) -> None:
         self._lake, self._executor = lake, executor
 
     def mysql(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:

@@ -29,7 +29,7 @@ __all__ = ["PipelineOptions"]
 
 _TUNING = (
     *("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers"),
-    "lock_seconds",
+    *("task_rows", "task_bytes", "lock_seconds"),
 )
 
 
@@ -109,6 +109,8 @@ class PipelineOptions(BaseModel):
     range_rows: int | None = None
     readers: int | None = None
     writers: int | None = None
+    task_rows: int | None = None
+    task_bytes: int | None = None
     lock_seconds: float | None = None
     once: bool = False
     metrics_port: int | None = Field(default=None, ge=0, le=65535)

@@ -17,7 +17,7 @@ from headwater.cdc.service.options import PipelineOptions
 from headwater.cdc.service.sources import open_source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
-from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["RunningPipeline", "check", "start"]
 
@@ -114,7 +114,7 @@ class RunningPipeline:
 
 
 def start(
-    lake: Lake, options: PipelineOptions, executor: Executor | None = None
+    lake: Lake, options: PipelineOptions, executor: ParallelExecutor | None = None
 ) -> RunningPipeline:
     """Start a pipeline.
 

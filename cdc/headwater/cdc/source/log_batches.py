@@ -55,7 +55,10 @@ class LoggedRows:
 
 
 class TableRows(Protocol):
-    """Rows of a table in one shape, in the order of the log, as the log has them."""
+    """Rows of a table in one shape, in the order of the log, as the log has them.
+
+    They pickle, wherever their bytes are.
+    """
 
     @property
     def columns(self) -> Sequence[str]:
@@ -64,6 +67,13 @@ class TableRows(Protocol):
     @property
     def has_rows_before(self) -> bool:
         """Whether the log has rows as they were before updates, and all columns of deleted ones."""
+
+    @property
+    def size(self) -> int:
+        """Their bytes in the log."""
+
+    def parts(self, size: int) -> Iterator[TableRows]:
+        """The rows in parts of at least some bytes, in their order; no update is divided."""
 
     def decoded(
         self, table: SourceTable, bad_dates: BadDates, changed: Sequence[str] = ()

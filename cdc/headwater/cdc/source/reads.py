@@ -14,7 +14,7 @@ from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.cdc.source.positions import Position
 
-__all__ = ["ConsistentRead", "RowReader", "Tables"]
+__all__ = ["ConsistentRead", "RemoteReads", "RowReader", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,11 @@ class ConsistentRead(Protocol):
         """
 
     def key_ranges(
-        self, table: SourceTable, rows: int, after: Bound | None = None
+        self,
+        table: SourceTable,
+        rows: int,
+        after: Bound | None = None,
+        until: Bound | None = None,
     ) -> Iterator[KeyRange]:
         """Divide a table, whose rows others may change meanwhile.
 
@@ -60,9 +64,10 @@ class ConsistentRead(Protocol):
             table: The table.
             rows: How many rows a range has when its bound is asked for.
             after: The upper bound of the last range that was read.
+            until: Where the last range ends; None is the table's end.
 
         Yields:
-            The ranges, in their order; the last one has no upper bound.
+            The ranges, in their order.
         """
 
     def rows(
@@ -119,4 +124,19 @@ class RowReader(Protocol):
 
         Raises:
             Unavailable: The source does not reach it, or cannot be reached.
+        """
+
+
+class RemoteReads(Protocol):
+    """Reads of a source's rows in another process, to which it is sent; it pickles.
+
+    It has the password, which no representation of it shows.
+    """
+
+    def row_reader(self) -> AbstractContextManager[RowReader]:
+        """A connection for consistent reads.
+
+        Raises:
+            Forbidden: The source rejects the user or the password.
+            Unavailable: It cannot be reached from here.
         """

@@ -10,7 +10,7 @@ from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.source.foreign_keys import ForeignKeyAction
 from headwater.cdc.source.log_batches import LogBatch, LogReader, XaEnd
 from headwater.cdc.source.positions import Position
-from headwater.cdc.source.reads import ConsistentRead, RowReader, Tables
+from headwater.cdc.source.reads import ConsistentRead, RemoteReads, RowReader, Tables
 from headwater.cdc.source.table_changes import TableChanges
 
 __all__ = ["Source", "SourceAddress"]
@@ -176,6 +176,13 @@ class Source(Protocol):
 
     def row_reader(self) -> AbstractContextManager[RowReader]:
         """A connection for consistent reads.
+
+        Raises:
+            Unavailable: The source cannot be reached.
+        """
+
+    def remote_reads(self) -> RemoteReads:
+        """Reads of rows in other processes, up to positions that were read until now.
 
         Raises:
             Unavailable: The source cannot be reached.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from headwater.spark.errors import own_errors
-from headwater.spark.session import ended_by_interrupt
+from headwater.spark.errors import first_line, own_errors
+from headwater.spark.session import ended_by_interrupt, is_connect
 from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["SparkExecutor"]
@@ -21,13 +24,14 @@ _OUTCOME = "outcome BINARY"
 # Bytes of tasks times tasks up to which each task gets all: Spark then spreads numbers, for which
 # it exchanges no rows.
 _SENT_BYTES = 1 << 22
+_MAX_AT_ONCE = 1 << 16
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 class SparkExecutor:
-    """Implements `headwater.storage.jobs.executor.Executor`: each task is one of a Spark job.
+    """Implements `headwater.storage.jobs.executor.ParallelExecutor`: each task is one of a job.
 
     An error that a repetition would not mend ends its task only, so that the results of the others
     arrive. Anything else is Spark's to try again; when it gives up, the results of the job are
@@ -42,14 +46,29 @@ class SparkExecutor:
         self._spark = spark
         self._at_once = at_once
 
+    @cached_property
+    def at_once(self) -> int:
+        """How many tasks run at once, at most."""
+        if self._at_once is not None:
+            return self._at_once
+        if not is_connect(self._spark):
+            return int(self._spark.sparkContext.defaultParallelism)
+        # A server of Spark Connect does not say it otherwise.
+        numbers = self._spark.range(0, _MAX_AT_ONCE).select(sf.spark_partition_id())
+        return int(numbers.distinct().count())
+
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Run every task; the results come when all are done, and then the first error."""
+        """Run every task; the results come when all are done, and then the first error.
+
+        Raises:
+            Unavailable: Spark lost tasks, and gave up trying them again.
+        """
         if not tasks:
             return
 
         pickled = [pickle.dumps(task) for task in tasks]
         parts = min(len(pickled), self._at_once or len(pickled))
-        with own_errors(), ended_by_interrupt(self._spark):
+        with _lost_tasks(), own_errors(), ended_by_interrupt(self._spark):
             if sum(map(len, pickled)) * len(pickled) <= _SENT_BYTES:
                 numbers = self._spark.range(0, len(pickled), 1, parts)
                 frame = numbers.mapInArrow(partial(_performed, work, pickled), _OUTCOME)
@@ -70,6 +89,21 @@ class SparkExecutor:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+
+@contextmanager
+def _lost_tasks() -> Iterator[None]:
+    """Raise Unavailable where Spark lost tasks with their processes."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "Job aborted" not in text or "Traceback" in text:
+            raise
+        raise Unavailable(
+            f"Spark lost tasks and gave up: {first_line(error)}; check its executors and their "
+            "memory"
+        ) from error
 
 
 def _performed(

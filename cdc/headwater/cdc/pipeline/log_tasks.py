@@ -1,0 +1,107 @@
+"""Rows of a table in the log that tasks of an executor decode and write to the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headwater.cdc.columns import BadDates
+from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.pipeline.log_rows import LogRows
+from headwater.cdc.pipeline.null_dates import check_null_dates
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.source.log_batches import TableRows
+from headwater.storage.jobs.executor import ParallelExecutor
+from headwater.storage.jobs.stepped_write import SteppedWrite, TaskFiles, TaskWrite
+
+__all__ = ["LogOutcome", "is_large", "write_log_rows"]
+
+# Rows of a log take at least so many bytes, about.
+_MIN_ROW_BYTES = 16
+
+
+@dataclass(frozen=True)
+class LogOutcome:
+    """What became of a table's rows in the log.
+
+    Attributes:
+        rows: How many were read.
+        unclear_keys: Keys of rows that the log has in part only.
+    """
+
+    rows: int
+    unclear_keys: Sequence[pa.Table]
+
+
+@dataclass(frozen=True)
+class _LogTask:
+    """Rows that a task decodes and writes; it pickles."""
+
+    table: SourceTable
+    run: TableRows
+    bad_dates: BadDates
+    write: TaskWrite
+
+
+@dataclass(frozen=True)
+class _LogTaskOutcome:
+    files: TaskFiles
+    rows: int
+    unclear_keys: tuple[pa.Table, ...]
+
+
+def is_large(runs: Sequence[TableRows], settings: PipelineSettings) -> bool:
+    """Whether rows are worth tasks of their own."""
+    return sum(run.size for run in runs) >= settings.task_bytes
+
+
+def write_log_rows(
+    steps: SteppedWrite,
+    table: SourceTable,
+    runs: Sequence[TableRows],
+    settings: PipelineSettings,
+    executor: ParallelExecutor,
+) -> LogOutcome:
+    """Let tasks decode and write rows of the log, in their order.
+
+    Args:
+        steps: The write.
+        table: The source's table, with the types that its columns have in the lake.
+        runs: The rows.
+        settings: The pipeline's.
+        executor: Runs the tasks.
+
+    Raises:
+        ReadAgainError: The table must be read again.
+        CorruptData, Invalid, Unsupported: A value cannot be in the lake.
+        Unavailable: A task was lost.
+    """
+    total = sum(run.size for run in runs)
+    # Not smaller, as each task takes time to begin.
+    part_bytes = max(total // executor.at_once, settings.task_bytes // 2)
+    parts = [part for run in runs for part in run.parts(part_bytes)]
+    writes = steps.tasks(len(parts), total // _MIN_ROW_BYTES)
+    tasks = [
+        _LogTask(table, part, settings.bad_dates, write)
+        for part, write in zip(parts, writes, strict=True)
+    ]
+    rows = 0
+    unclear: list[pa.Table] = []
+    for outcome in executor.run(_write_part, tasks):
+        steps.add(outcome.files)
+        rows += outcome.rows
+        unclear += outcome.unclear_keys
+    return LogOutcome(rows, unclear)
+
+
+def _write_part(task: _LogTask) -> _LogTaskOutcome:
+    log_rows = LogRows(task.table, [task.run], task.bad_dates)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in log_rows.batches():
+            yield check_null_dates(batch, task.table, task.bad_dates)
+
+    files = task.write.write(batches())
+    return _LogTaskOutcome(files, log_rows.rows, tuple(log_rows.unclear_keys))
