@@ -30,6 +30,7 @@ GTIDS = {
     "mysql": ("--gtid-mode=ON", "--enforce-gtid-consistency=ON"),
     "mysql_files": ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"),
 }
+RESET = r"(lacks transactions of|does not have its log|has purged).* resnapshot --all"
 ROWS = "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)"
 
 
@@ -362,6 +363,84 @@ def test_a_restored_source(servers: Servers, lake: Lake, kind: str) -> None:
     follower.once()
     follower.check("t")
     origin.run("UPDATE t SET v = 100 WHERE id = 5")
+    follower.once()
+    follower.check("t")
+
+
+@pytest.mark.parametrize("transactions", [1, 20], ids=["fewer than before", "more than before"])
+@pytest.mark.parametrize("begun", ["in the first file", "in another file"])
+def test_a_log_that_is_reset_under_a_running_pipeline(
+    servers: Servers, lake: Lake, begun: str, transactions: int
+) -> None:
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    if begun == "in another file":
+        origin.run("FLUSH BINARY LOGS")
+    running = RunningPipeline(follower.pipeline())
+    until(lambda: bool(running.status().tables))
+    origin.run("UPDATE t SET v = 77 WHERE id = 1")
+    until(lambda: follower.rows("t")[0]["v"] == 77)
+    servers.forget_log(origin)
+    for number in range(transactions):
+        origin.run(f"INSERT INTO t VALUES ({100 + number}, 0)")
+    with pytest.raises((Conflict, NotFound), match=RESET):
+        running.wait(60)
+    assert len(follower.rows("t")) == 3
+    # A restart does not go on either.
+    origin.run("INSERT INTO t VALUES (200, 0)")
+    with pytest.raises((Conflict, NotFound), match=RESET):
+        follower.once()
+    assert len(follower.rows("t")) == 3
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+    origin.run("UPDATE t SET v = 78 WHERE id = 1")
+    follower.once()
+    follower.check("t")
+
+
+@pytest.mark.parametrize("files", [0, 3])
+def test_a_log_that_is_reset_while_a_pipeline_is_away(
+    servers: Servers, lake: Lake, files: int
+) -> None:
+    """It has more transactions than before: all that the pipeline has read, by their GTIDs."""
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    servers.forget_log(origin)
+    for number in range(20):
+        origin.run(f"INSERT INTO t VALUES ({100 + number}, 0)")
+    for _ in range(files):
+        origin.run("FLUSH BINARY LOGS")
+    with pytest.raises(Conflict, match=RESET):
+        follower.once()
+    if files:
+        purge(origin)
+        with pytest.raises((Conflict, NotFound), match=RESET):
+            follower.once()
+    assert len(follower.rows("t")) == 3
+    request_all_again(follower)
+    follower.once()
+    follower.check("t")
+
+
+def test_a_log_whose_files_are_purged_and_begun_again(servers: Servers, lake: Lake) -> None:
+    """Nothing is missing: a quiet server begins files, and deletes others."""
+    origin = servers.start(1)
+    follower = follow(origin, lake)
+    if servers.kind != "mysql_files":
+        # A position in a file needs the file.
+        purge(origin)
+        follower.once()
+    with RunningPipeline(follower.pipeline()) as running:
+        until(lambda: bool(running.status().tables))
+        for value in range(1, 6):
+            origin.run(f"UPDATE t SET v = {value}", "FLUSH BINARY LOGS")
+        until(lambda: follower.rows("t")[0]["v"] == value)
+        purge(origin)
+        origin.run("INSERT INTO t VALUES (7, 7)")
+        until(lambda: len(follower.rows("t")) == 4)
+        running.stop()
+        running.wait(60)
     follower.once()
     follower.check("t")
 

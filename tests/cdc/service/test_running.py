@@ -100,6 +100,7 @@ def rejected(lake: Lake, options: dict[str, Any], *messages: str) -> None:
         ({"source": "mysql://u@h/shop"}, "a database is named; choose tables with --include"),
         ({"source": "mysql://u@127.0.0.1:1"}, "the source at 127.0.0.1:1 cannot be reached"),
         ({"include": "nothing.*"}, "pattern 'nothing.*': it matches no table of the source"),
+        ({"exclude": "cdc_*.*"}, "all tables that they match are excluded; correct --include"),
         ({"target": "away"}, "target 'away': it is not a database of the lake; create it"),
     ],
 )

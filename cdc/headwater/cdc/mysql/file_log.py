@@ -12,7 +12,7 @@ from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import Conflict, CorruptData, NotFound
 
-__all__ = ["FileLog"]
+__all__ = ["FileLog", "file_created"]
 
 _RETRY_SECONDS = 0.02
 
@@ -141,25 +141,40 @@ class FileLog:
 
     def _created(self, position: FilePosition) -> int:
         """When the file of a position was made, in seconds since 1970."""
-        # The server sends the description of the file first, wherever a reader begins.
         start = (
             FileStart(position.file, position.offset)
             if position.is_start
             else FileStart(position.file)
         )
-        with LogStream(self._address, start, server_id=reader_id(), waits=False) as stream:
-            decoder = EventDecoder(f"the log of {self._address}", checksums=self._checksums)
-            for chunk in stream.chunks():
-                for event in decoder.frame(chunk.data, gap=chunk.gap):
-                    if event.type is EventType.FORMAT_DESCRIPTION:
-                        return event.timestamp
-        raise CorruptData(f"the log of {self._address} has no description of file {start.file}")
+        return file_created(self._address, start, checksums=self._checksums)
 
     def _lacks(self, position: FilePosition, reason: str) -> Conflict:
         return Conflict(
             f"the source at {self._address} lacks transactions of '{position}', where the pipeline "
             f"is: {reason}; connect to the server that was read before, or {READ_AGAIN}"
         )
+
+
+def file_created(address: Address, start: FileStart, *, checksums: bool) -> int:
+    """When a file of a server's log was made, in seconds since 1970.
+
+    Args:
+        address: The server.
+        start: The file, and where an event of it begins.
+        checksums: Whether events have checksums before a file's description.
+
+    Raises:
+        NotFound: The server does not have the file.
+        Unavailable: It cannot be reached.
+    """
+    # The server sends the description of the file first, wherever a reader begins.
+    with LogStream(address, start, server_id=reader_id(), waits=False) as stream:
+        decoder = EventDecoder(f"the log of {address}", checksums=checksums)
+        for chunk in stream.chunks():
+            for event in decoder.frame(chunk.data, gap=chunk.gap):
+                if event.type is EventType.FORMAT_DESCRIPTION:
+                    return event.timestamp
+    raise CorruptData(f"the log of {address} has no description of file {start.file}")
 
 
 def _status(server: MySQLServer) -> tuple[str, int]:

@@ -15,13 +15,14 @@ from headwater.cdc.mysql.consistent_reads import (
     MySQLRowReader,
 )
 from headwater.cdc.mysql.exact_reads import exact_read
-from headwater.cdc.mysql.file_log import FileLog
+from headwater.cdc.mysql.file_log import FileLog, file_created
 from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.foreign_keys import logs_cascades, read_foreign_keys
 from headwater.cdc.mysql.gtid import GtidSet
 from headwater.cdc.mysql.information_schema import read_tables
 from headwater.cdc.mysql.log_chunks import LogChunks
-from headwater.cdc.mysql.log_stream import LogStream, reader_id
+from headwater.cdc.mysql.log_files import LogFile, log_was_reset
+from headwater.cdc.mysql.log_stream import FileStart, LogStream, reader_id
 from headwater.cdc.mysql.positions import parse_position, start_of
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.mysql.table_changes import apply_changes
@@ -167,6 +168,39 @@ class MySQLSource:
                 f"{'; '.join(map(str, findings))}; then {READ_AGAIN}"
             )
 
+    def check_log_file(self, file: str, position: Position, *, is_read: bool) -> None:
+        """Check that a file of the log is the one that was read; see `Source.check_log_file`."""
+        known = LogFile.from_text(file)
+        ((server_id,),) = self._server.rows("SELECT @@server_id")
+        if int(str(server_id)) != known.server:
+            # A replica has taken over: it has files of its own.
+            return
+        names = [str(name) for name, *_ in self._server.rows("SHOW BINARY LOGS")]
+        source = f"the source at {self.address}"
+        if known.name in names:
+            start = FileStart(known.name)
+            created = file_created(self.address, start, checksums=self._checksums)
+            if created != known.created:
+                reason = f"it was made at {created} (seconds since 1970), not {known.created}"
+                raise log_was_reset(source, known.name, reason)
+        elif not known.is_before(names[0]):
+            raise log_was_reset(source, known.name, f"its log ends in file {names[-1]}")
+        elif not is_read and not self._begins_at(names[0], position):
+            raise NotFound(
+                f"{source} has purged its log up to file {names[0]}, and the pipeline has read "
+                f"{known.name}: nothing tells whether the log was reset meanwhile; {READ_AGAIN}, "
+                "and keep the log for longer: binlog_expire_logs_seconds"
+            )
+
+    def _begins_at(self, file: str, position: Position) -> bool:
+        """Whether the log's first file begins exactly at a position."""
+        if self.flavour is Flavour.MARIADB:
+            ((text,),) = self._server.rows("SELECT BINLOG_GTID_POS(%s, 4)", [file])
+        else:
+            ((text,),) = self._server.rows("SELECT @@global.gtid_purged")
+        begin = parse_position(self.flavour, str(text or ""))
+        return begin.contains(position) and position.contains(begin)
+
     # The log ----------------------------------------------------------------------------------
 
     def position(self) -> Position:
@@ -248,6 +282,7 @@ class MySQLSource:
             offset: The offset, as events have it: modulo 4 GiB.
 
         Raises:
+            Conflict: The file has fewer bytes, or was not begun yet: the log was reset.
             Unavailable: The connection is lost.
         """
         try:
@@ -261,10 +296,20 @@ class MySQLSource:
         except HeadwaterError:
             return None
         names = [name for name, _ in sizes]
+        if not file:
+            return None
+        source = f"the source at {self.address}"
         if file not in names:
+            # A server announces a file before it lists it.
+            is_begun = offset > FileStart(file).offset
+            if is_begun and not LogFile(0, 0, file).is_before(names[0]):
+                raise log_was_reset(source, file, f"its log ends in file {names[-1]}")
             return None
         first, *later = (size for _, size in sizes[names.index(file) :])
-        return None if first >= _MAX_OFFSET else max(0, first - offset) + sum(later)
+        if first < offset:
+            reason = f"it has {first} bytes, and {offset} were read"
+            raise log_was_reset(source, file, reason)
+        return None if first >= _MAX_OFFSET else first - offset + sum(later)
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]

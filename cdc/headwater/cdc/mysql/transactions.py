@@ -27,6 +27,7 @@ from headwater.cdc.mysql.gtid_events import (
     transaction_length,
 )
 from headwater.cdc.mysql.log_chunks import LogChunks
+from headwater.cdc.mysql.log_files import LogFile
 from headwater.cdc.mysql.logged_rows import MySQLRows
 from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import PositionTracker
@@ -34,7 +35,7 @@ from headwater.cdc.mysql.statements import is_strict, statement_syntax, statemen
 from headwater.cdc.mysql.table_map import parse_table_map
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch, XaEnd
 from headwater.cdc.source.positions import Position
-from headwater.storage.errors import CorruptData, Unsupported
+from headwater.storage.errors import CorruptData, Unavailable, Unsupported
 
 __all__ = ["MySQLLogReader"]
 
@@ -174,6 +175,7 @@ class MySQLLogReader:
         self._runs: dict[TableName, MySQLRows] = {}
         # Where the last event ends in the server's files, to tell how much is left.
         self._file, self._offset = "", 0
+        self._log_file: LogFile | None = None
         self._bytes_after = bytes_after
 
     def follow(self, tables: Mapping[TableName, int | None]) -> None:
@@ -185,10 +187,19 @@ class MySQLLogReader:
         """The end of the last batch."""
         return self._position
 
+    @property
+    def log_file(self) -> str | None:
+        """The server's file that is read, which GTIDs do not tell."""
+        # Positions in files have what is needed.
+        if self._log_file is None or self._files is not None:
+            return None
+        return str(self._log_file)
+
     def lag_bytes(self) -> int | None:
         """How many bytes of the log are to be read; None if not known.
 
         Raises:
+            Conflict: The log was reset.
             Unavailable: The connection is lost.
         """
         return self._bytes_after(self._file, self._offset)
@@ -397,7 +408,9 @@ class MySQLLogReader:
             return done
         if kind in _SILENT or not isinstance(kind, EventType):
             if kind is _T.ROTATE:
-                self._file = parse_rotation(event).file
+                self._file, self._offset = parse_rotation(event)
+            elif kind is _T.FORMAT_DESCRIPTION:
+                self._begin_file(event)
             return None if self._files is None else self._read_between(event, self._files)
         if is_gtid_event(event):
             if transaction is not None:
@@ -415,6 +428,23 @@ class MySQLLogReader:
         if kind is _QUERY:
             return self._read_query(transaction, event)
         return self._read_other(transaction, event, kind)
+
+    def _begin_file(self, event: Event) -> None:
+        """Note which of the server's files is read.
+
+        Raises:
+            Unavailable: It does not follow the one before: the log may have been reset.
+        """
+        if not self._file:
+            # A server names it before.
+            return
+        file = LogFile(event.server_id, event.timestamp, self._file)
+        last, self._log_file = self._log_file, file
+        if last is not None and last != file and not last.is_followed_by(file):
+            raise Unavailable(
+                f"{self._chunks.source} goes on in file {file.name} after {last.name}, as one that "
+                "is reset does; the source is asked again"
+            )
 
     def _begun(self, event: Event) -> _Transaction:
         if self._files is not None:

@@ -131,6 +131,8 @@ class _Session:
         self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
+        # What was read last of the source's log.
+        self._log_file: str | None = None
 
     def look(self) -> None:
         """Ask for what the log does not have: all of it until now is to be followed."""
@@ -148,7 +150,11 @@ class _Session:
         elif "stop" in requests:
             # It was meant for a process that ended before it saw it.
             self._state.answer("stop")
-        self._source.check_holds(self._source.parse(plan.end))
+        end = self._source.parse(plan.end)
+        self._source.check_holds(end)
+        self._log_file = None if "restart" in requests else self._state.log_file()
+        if self._log_file is not None:
+            self._source.check_log_file(self._log_file, end, is_read=False)
         start = self._source.parse(plan.end if plan.start is None else plan.start)
         log = self._source.open_log(
             start, self._settings.memory_bytes, self._settings.selection().matches
@@ -210,6 +216,7 @@ class _Session:
             plan = self._state.record(
                 BatchPlan(plan.number + 1, start, position, tables), _EMPTY_BATCH
             )
+        self._state.save_log_file(None)
         self._state.answer(*requests)
         return plan
 
@@ -229,12 +236,27 @@ class _Session:
         if plan.start not in (None, plan.end) and _has(plan, states):
             self._state.record(replace(plan, number=plan.number + 1, start=plan.end), _EMPTY_BATCH)
 
+    def _check_log(self, reader: LogReader) -> None:
+        """Check that what is read is of the log that was read before.
+
+        Raises:
+            Conflict: The source has begun another log.
+        """
+        file = reader.log_file
+        if file is None or file == self._log_file:
+            return
+        if self._log_file is not None:
+            self._source.check_log_file(self._log_file, reader.position, is_read=True)
+        self._state.save_log_file(file)
+        self._log_file = file
+
     # Batches ----------------------------------------------------------------------------------
 
     def _finish(self, plan: BatchPlan, states: States, reader: LogReader) -> States:
         """Commit what an earlier process planned, and perhaps did not commit."""
         self._follow(reader, states)
         batch = reader.read_until(self._source.parse(plan.end))
+        self._check_log(reader)
         # Ranges are read behind the batch: nothing in it changes their rows without an event.
         with self._commit(plan.number, states, batch.end, is_repeated=True) as commit:
             return self._committed(plan, states, batch, commit, reader)
@@ -253,6 +275,7 @@ class _Session:
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
+            self._check_log(reader)
             if not self._is_worth_a_plan(plan, states, batch, commit):
                 if batch.ended:
                     raise Unavailable(

@@ -49,6 +49,14 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
                     "correct it, or grant the user SELECT on the tables",
                 )
             )
+    if not chosen and not findings:
+        findings.append(
+            Finding(
+                f"patterns {', '.join(pattern.text for pattern in selection.include)}",
+                "all tables that they match are excluded",
+                "correct --include or --exclude",
+            )
+        )
     findings += (finding for finding in tables.findings if finding.table in chosen)
     findings += source.unreadable(followed)
     findings += _unwatched(source, {table.name for table in followed})

@@ -51,9 +51,9 @@ _KEYS = ("pipeline", "item")
 _OPTIONS = {"bucket": "1", "num-sorted-run.compaction-trigger": "20"}
 _PLAN = "plan"
 _TABLE = "table:"
-_SETTINGS, _REQUEST = "settings", "request:"
+_SETTINGS, _REQUEST, _LOG_FILE = "settings", "request:", "log-file"
 _PROCESS = "cdc.process"
-_NOT_OF_PLANS = (_SETTINGS, _REQUEST)
+_NOT_OF_PLANS = (_SETTINGS, _REQUEST, _LOG_FILE)
 
 _COMPACT = CommitKind.COMPACT
 
@@ -456,6 +456,14 @@ class PipelineState:
         """Keep what the pipeline was started with, without secrets."""
         if self.settings() != dict(values):
             self._write({_SETTINGS: _json(_STORED_SETTINGS, _Settings(dict(values)))})
+
+    def log_file(self) -> str | None:
+        """What was read last of the source's log, as `LogReader.log_file` has it."""
+        return self._stored().get(_LOG_FILE)
+
+    def save_log_file(self, file: str | None) -> None:
+        """Keep what was read last of the source's log; None forgets it."""
+        self._write({_LOG_FILE: file})
 
     def request(self, name: str, value: str) -> None:
         """Leave a request to the process that runs the pipeline, such as to stop."""

@@ -160,6 +160,9 @@ class PostgresSource:
             process = None if slot is None else slot.process
             check_slot(self._connection, self._log, position, process=process)
 
+    def check_log_file(self, file: str, position: Position, *, is_read: bool) -> None:
+        """Nothing: positions have the system and its timeline."""
+
     def check_logs(self, databases: Collection[str]) -> None:
         """Check that the publication has all kinds of changes.
 

@@ -183,6 +183,11 @@ class PostgresLogReader:
         held = [*self._held, self._open] if self._open is not None else self._held
         self._chunks.released(sum(transaction.size for transaction in held))
 
+    @property
+    def log_file(self) -> str | None:
+        """None: positions have the system and its timeline."""
+        return None
+
     def lag_bytes(self) -> int | None:
         """How many bytes of the log are to be read; None if not known.
 

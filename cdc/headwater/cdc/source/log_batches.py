@@ -208,10 +208,18 @@ class LogReader(Protocol):
             As `read_batch`.
         """
 
+    @property
+    def log_file(self) -> str | None:
+        """The part of the log that is read, by which the source knows its log again.
+
+        None where positions say that, or before anything was read.
+        """
+
     def lag_bytes(self) -> int | None:
         """How many bytes of the log are to be read; None if not known.
 
         Raises:
+            Conflict: The source has begun another log.
             Unavailable: The connection is lost.
         """
 

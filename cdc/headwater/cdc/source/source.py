@@ -50,6 +50,19 @@ class Source(Protocol):
             NotFound: Its log was purged.
         """
 
+    def check_log_file(self, file: str, position: Position, *, is_read: bool) -> None:
+        """Check that the log was not begun again under the positions that it had before.
+
+        Args:
+            file: What was read last of the log (`LogReader.log_file`).
+            position: Where the pipeline is.
+            is_read: Whether the log from there on is read already.
+
+        Raises:
+            Conflict: The source has begun another log.
+            NotFound: That cannot be told, as the file was purged.
+        """
+
     def check_logs(self, databases: Collection[str]) -> None:
         """Check that the source logs all changes of some databases.
 
