@@ -169,6 +169,29 @@ class ChangeDataCapture(Protocol):
             Unavailable: The process that runs it does not begin.
         """
 
+    def catchup(
+        self,
+        *tables: str,
+        target: str | None = None,
+        name: str | None = None,
+        password: str | None = None,
+    ) -> bool:
+        """Let quarantined tables catch up by the log from where they are, while the others go on.
+
+        Args:
+            tables: The source's tables, such as ``shop.orders``.
+            target, name, password: As for `stop`.
+
+        Returns:
+            Whether a running pipeline has begun; False if none runs: the next start begins with it.
+
+        Raises:
+            Conflict: A table cannot catch up, and must be read again.
+            Invalid: One is not quarantined, or several pipelines are meant.
+            NotFound: There is no pipeline.
+            Unavailable: The process that runs it does not begin.
+        """
+
 
 def change_data_capture(lake: object) -> ChangeDataCapture:
     """The change data capture of a `Lake`.

@@ -284,6 +284,48 @@ def test_tables_are_read_again_on_request(
     assert headwater("cdc", "verify", "--catalog", str(place)).returncode == 0
 
 
+def test_quarantined_tables_catch_up_on_request(
+    headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
+) -> None:
+    store.run(
+        "CREATE TABLE days (id INT PRIMARY KEY, d DATE)",
+        "INSERT INTO days VALUES (1, '2026-01-02')",
+        "CREATE TABLE early LIKE days",
+        "INSERT INTO early VALUES (1, 0)",
+    )
+    assert headwater(*arguments, "--once").returncode == 1
+    store.run("INSERT INTO days VALUES (2, 0)", "UPDATE days SET d = '2026-01-03' WHERE id = 1")
+    assert headwater(*arguments, "--once").returncode == 1
+    command = ("cdc", "catchup", "--catalog", str(place))
+    days, early, orders = (f"{store.database}.{name}" for name in ("days", "early", "orders"))
+    for wrong, message in (
+        ([], "Usage"),
+        ([orders], f"table {orders} is in phase streaming; only a quarantined table catches up"),
+        ([early], f"it was quarantined; read it again: headwater cdc resnapshot {early}"),
+        ([f"{store.database}.none"], f"follow table '{store.database}.none'; it follows {days}"),
+    ):
+        result = headwater(*command, *wrong)
+        assert result.returncode in (1, 2)
+        assert message in result.stderr
+    later = headwater(*command, days)
+    assert later.stdout == (
+        f"{days}: caught up when pipeline 'shop' is started: none runs it now\n"
+    )
+    # The cause is still there.
+    assert headwater(*arguments, "--once").returncode == 1
+    with running([*arguments, "--bad-dates", "null"], place) as process:
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline())["batch"] < 0:
+            pass
+        begun = headwater(*command, days)
+        assert begun.stdout == f"{days}: catching up; 'headwater cdc status' shows how far\n"
+        assert headwater("cdc", "resnapshot", "--catalog", str(place), early).returncode == 0
+        until_streaming(process)
+    assert headwater(*arguments, "--bad-dates", "null", "--once").returncode == 0
+    verify = headwater("cdc", "verify", "--catalog", str(place))
+    assert f"{days}: equal; 2 rows at the source, 2 in the lake" in verify.stdout
+
+
 def test_verify_prints_the_keys_that_differ(
     headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
 ) -> None:

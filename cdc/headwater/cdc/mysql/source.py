@@ -69,10 +69,12 @@ class MySQLSource:
     Attributes:
         flavour: Whether it is MySQL or MariaDB.
         logs_cascades: Whether the log has the rows that foreign keys change.
+        keeps_log: That the log can be read again, until the server deletes it.
         logs_statements: That the log has the statements that change tables.
         logs_rows_before: That the log has rows as they were before updates.
     """
 
+    keeps_log = True
     logs_statements = True
     logs_rows_before = True
 

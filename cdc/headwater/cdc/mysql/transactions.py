@@ -235,7 +235,11 @@ class MySQLLogReader:
         batch = self._new_batch()
         deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
         is_quiet = limits.quiet_seconds > limits.seconds
+        until = None if limits.end is None else PositionTracker(limits.end)
+        later: list[_Transaction] = []
         while (batch.size < limits.bytes or not self._tracker.is_start) and not batch.changes:
+            if limits.end is not None and self._tracker.reaches(limits.end):
+                break
             if self._tracker.is_start:
                 transaction = self._next(deadline, should_end)
             else:
@@ -244,12 +248,17 @@ class MySQLLogReader:
             if transaction is None:
                 batch.ended = self._chunks.ended
                 break
+            if until is not None and until.lacks(transaction.gtid):
+                # After a failover the transactions of several domains are in another order.
+                later.append(transaction)
+                continue
             if transaction.changes and batch.has_content:
                 self._held.appendleft(transaction)
                 break
             self._merge(batch, transaction)
             if is_quiet and batch.has_content:
                 is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
+        self._held.extendleft(reversed(later))
         self._position = batch.end = self._tracker.position()
         return batch
 

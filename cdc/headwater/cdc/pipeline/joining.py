@@ -252,6 +252,7 @@ def unknown_again(state: TableState, reason: str) -> TableState:
         columns=(),
         key=(),
         reading=None,
+        backlog=None,
     )
 
 

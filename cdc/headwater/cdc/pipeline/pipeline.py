@@ -12,6 +12,7 @@ from time import monotonic
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.cascades import Cascades
+from headwater.cdc.pipeline.catching_up import CatchingUp, Parts
 from headwater.cdc.pipeline.joining import Joining
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.redefinitions import RedefinitionWatch
@@ -128,6 +129,15 @@ class _Session:
         self._events = SchemaEvents(
             source, self._settings, self._targets, self._cascades, self._progress
         )
+        self._catching_up = CatchingUp(
+            source,
+            self._settings,
+            self._targets,
+            self._cascades,
+            self._events,
+            self._joining,
+            self._progress,
+        )
         self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
@@ -159,7 +169,7 @@ class _Session:
         log = self._source.open_log(
             start, self._settings.memory_bytes, self._settings.selection().matches
         )
-        with closing(log) as reader, self._targets.writers:
+        with closing(log) as reader, closing(self._catching_up), self._targets.writers:
             states = self._selected(plan)
             self._joining.begin(states)
             names = {*states, *self._joining.wanted}
@@ -228,7 +238,9 @@ class _Session:
         waits = self._joining.has_some or self._redefinitions.is_pending
         if self._goal is None or waits or not is_recorded:
             return False
-        is_read = not any(state.is_followed and state.is_read for state in states.values())
+        is_read = not any(
+            (state.is_followed and state.is_read) or state.is_behind for state in states.values()
+        )
         return is_read and reader.position.contains(self._goal)
 
     def _end(self, plan: BatchPlan, states: States) -> None:
@@ -257,9 +269,10 @@ class _Session:
         self._follow(reader, states)
         batch = reader.read_until(self._source.parse(plan.end))
         self._check_log(reader)
+        states, parts = self._catching_up.read_planned(states)
         # Ranges are read behind the batch: nothing in it changes their rows without an event.
         with self._commit(plan.number, states, batch.end, is_repeated=True) as commit:
-            return self._committed(plan, states, batch, commit, reader)
+            return self._committed(plan, states, batch, commit, reader, parts, is_repeated=True)
 
     def _next(self, plan: BatchPlan, states: States, reader: LogReader) -> tuple[BatchPlan, States]:
         """Read, plan and commit a batch, if there is anything in it."""
@@ -271,12 +284,17 @@ class _Session:
             limits = self._limits(states, commit)
             batch = self._redefinitions.batch(states, reader.position)
             if batch is None:
-                batch = reader.read_batch(limits, lambda: self._should_end(commit))
+                # A table that catches up waits for the batch's end.
+                waits = any(state.is_behind for state in states.values())
+                batch = reader.read_batch(
+                    limits, lambda: self._should_end(commit, is_waited_for=waits)
+                )
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
             self._check_log(reader)
-            if not self._is_worth_a_plan(plan, states, batch, commit):
+            states, parts = self._catching_up.read(states, batch.end, self._stop.is_set)
+            if not self._is_worth_a_plan(plan, states, batch, commit, parts):
                 if batch.ended:
                     raise Unavailable(
                         f"the source at {self._source.address} has ended its log; check that the "
@@ -284,10 +302,19 @@ class _Session:
                     )
                 self._progress.lags(reader.lag_bytes())
                 return plan, self._joined(states, batch)
+            states = self._catching_up.planned(states, parts)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             properties = {
                 "cdc.source-time": str(batch.source_time),
-                "cdc.tables": json.dumps([name.escaped for name in commit.tables(batch)]),
+                "cdc.tables": json.dumps(
+                    [
+                        name.escaped
+                        for name in (
+                            *commit.tables(batch),
+                            *(name for name, part in parts.items() if part.rows),
+                        )
+                    ]
+                ),
             }
             self._record(plan, properties)
             self._recorded = monotonic()
@@ -295,7 +322,7 @@ class _Session:
             reader.confirm(self._source.parse(plan.start or plan.end))
             self._state.answer(*self._obeyed_requests)
             self._obeyed_requests = ()
-            return plan, self._committed(plan, states, batch, commit, reader)
+            return plan, self._committed(plan, states, batch, commit, reader, parts)
 
     def _record(self, plan: BatchPlan, properties: Mapping[str, str]) -> None:
         """Record a plan.
@@ -338,8 +365,11 @@ class _Session:
         batch: LogBatch,
         commit: BatchCommit,
         reader: LogReader,
+        parts: Parts,
+        *,
+        is_repeated: bool = False,
     ) -> States:
-        """Commit a planned batch; the tables' states after it."""
+        """Commit a planned batch, with parts of backlogs; the tables' states after it."""
         outcome = commit.commit(batch)
         # Tables that they changed are read again with later batches.
         self._source.await_ends(batch.xa)
@@ -347,7 +377,16 @@ class _Session:
             self._progress.wrote(name, rows)
         position = str(batch.end)
         committed = after_batch(states, batch, outcome, self._source, self._cascades)
+        caught_up = self._catching_up.commit(
+            plan.number, states, parts, batch.end, is_repeated=is_repeated
+        )
         states = self._events.apply(plan.number, states, committed, batch, self._joining)
+        # A statement of the batch may have renamed a table, or dropped it.
+        states |= {
+            name: state
+            for name, state in caught_up.items()
+            if name in states and states[name].is_behind
+        }
         states = self._joined(states, batch)
         self._progress.states(states)
         lag = reader.lag_bytes()
@@ -378,9 +417,16 @@ class _Session:
         return watched
 
     def _is_worth_a_plan(
-        self, plan: BatchPlan, states: States, batch: LogBatch, commit: BatchCommit
+        self,
+        plan: BatchPlan,
+        states: States,
+        batch: LogBatch,
+        commit: BatchCommit,
+        parts: Parts,
     ) -> bool:
         if batch.has_content or commit.has_content:
+            return True
+        if any(part.has_content or part.end.contains(batch.end) for part in parts.values()):
             return True
         if self._obeyed_requests or not _has(plan, states):
             return True
@@ -403,12 +449,12 @@ class _Session:
             seconds = _JOINING_SECONDS
         return BatchLimits(seconds, settings.batch_bytes, quiet_seconds)
 
-    def _should_end(self, commit: BatchCommit) -> bool:
+    def _should_end(self, commit: BatchCommit, *, is_waited_for: bool) -> bool:
         if self._stop.is_set():
             return True
         if commit.has_feeds:
             return commit.is_read or self._is_asked()
-        return self._goal is not None
+        return self._goal is not None or is_waited_for
 
     def _is_asked(self) -> bool:
         """Whether another process asks for something; looked up once in a batch's usual time."""
@@ -441,6 +487,9 @@ class _Session:
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
+            elif name.startswith("catchup:"):
+                table = TableName.from_escaped(name.removeprefix("catchup:"))
+                self._catching_up.ask(changed, table)
         return changed
 
 

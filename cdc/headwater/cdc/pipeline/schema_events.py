@@ -120,7 +120,7 @@ class SchemaEvents:
                 state,
                 f"a statement is not understood: {change.reason} in '{excerpt}'; look at what it "
                 f"did, and read the table again: headwater cdc resnapshot {name}",
-                event.batch.end,
+                event.batch.start,
             )
 
     def _change_rows(
@@ -140,7 +140,7 @@ class SchemaEvents:
                 f"a foreign key was added to {name} that changes its rows without events, and it "
                 f"has no primary key; drop the foreign key, or add a primary key, and read the "
                 f"table again: headwater cdc resnapshot {name} --replace",
-                event.batch.end,
+                event.batch.start,
             )
             return
         if not change.dropped:
@@ -167,7 +167,7 @@ class SchemaEvents:
         except (Unavailable, Conflict) as error:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
-            event.states[name] = quarantined(state, error.message, event.batch.end)
+            event.states[name] = quarantined(state, error.message, event.batch.start)
 
     def _alter(self, event: _Event) -> None:
         """Apply the changes of columns, those of a table together."""
@@ -188,7 +188,7 @@ class SchemaEvents:
             except (Unavailable, Conflict) as error:
                 raise Unavailable(error.message) from error
             except HeadwaterError as error:
-                event.states[name] = quarantined(state, error.message, event.batch.end)
+                event.states[name] = quarantined(state, error.message, event.batch.start)
             self._progress.schema_changed(name, event.batch.statement[:_EXCERPT])
 
     def _alter_table(self, event: _Event, name: TableName, state: TableState) -> None:
@@ -257,7 +257,12 @@ class SchemaEvents:
             self._targets.rename(state.target, target)
             del event.states[old]
             event.joining.forget(old)
-            event.states[new] = replace(state, target=target)
+            event.states[new] = renamed = replace(state, target=target)
+            if state.is_behind:
+                event.states[new] = unknown_again(renamed, "it was renamed while it caught up")
+            elif not state.is_followed:
+                # What the log has of it since then is of its old name.
+                event.states[new] = replace(renamed, backlog=None)
             if state.is_followed and old in event.ahead:
                 event.ahead.add(new)
                 # Rows that were read ahead of the log may be of another table of its name.

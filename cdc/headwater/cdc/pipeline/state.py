@@ -27,6 +27,7 @@ from headwater.storage.types.data_type import DataType, parse_type, type_json
 
 __all__ = [
     "STATE_TABLE",
+    "Backlog",
     "BatchPlan",
     "ColumnState",
     "PipelineState",
@@ -73,7 +74,9 @@ class TablePhase(StrEnum):
     REREADING = "rereading"
     """Its rows are read again after a change without row events, while changes are applied."""
     QUARANTINED = "quarantined"
-    """Nothing is applied until it is read again."""
+    """Nothing is applied until it catches up or is read again."""
+    CATCHING_UP = "catching-up"
+    """It was quarantined, and its changes since then are read and applied part by part."""
     GONE = "gone"
     """The source does not have it any more; the lake's table stays."""
 
@@ -125,6 +128,23 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """What the log has of a table since it was quarantined.
+
+    Attributes:
+        after: The position that the table's rows are at.
+        until: Where the part of it ends that this batch commits; None if it commits none.
+        prepared: XA transactions that changed the table before, and had not ended then.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    after: str
+    until: str | None = None
+    prepared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TableState:
     """Where a pipeline is with a table.
 
@@ -137,9 +157,12 @@ class TableState:
         reading: How far its rows are read, in the phases that read them.
         prepared: XA transactions that changed it and are not committed or rolled back.
         ahead: The position that single keys of it were read at; None if the log has reached it.
+        backlog: What it can catch up with, in quarantine and after it; None if the log does not
+            have that.
 
     Raises:
-        Invalid: A quarantined table has no reason, or one that streams has one.
+        Invalid: A quarantined table has no reason, or one that streams has one; or a table that
+            catches up has nothing to catch up with.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -156,8 +179,11 @@ class TableState:
     ahead: str | None = None
     id: int | None = None
     storage: str | None = None
+    backlog: Backlog | None = None
 
     def __post_init__(self) -> None:
+        if self.is_behind and self.backlog is None:
+            raise Invalid(f"table {self.target} is in phase {self.phase}, and has no backlog")
         has_reason = self.phase in (TablePhase.QUARANTINED, TablePhase.REREADING)
         if has_reason != bool(self.reason) and self.phase is not TablePhase.SNAPSHOT:
             raise Invalid(
@@ -180,8 +206,14 @@ class TableState:
         """Whether the log's rows of it are applied: its columns are known."""
         return bool(self.columns) and self.phase not in (
             TablePhase.QUARANTINED,
+            TablePhase.CATCHING_UP,
             TablePhase.GONE,
         )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it catches up with the others."""
+        return self.phase is TablePhase.CATCHING_UP
 
     @property
     def is_appended(self) -> bool:

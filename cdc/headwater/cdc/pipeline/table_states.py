@@ -8,7 +8,7 @@ from dataclasses import replace
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import Outcome
 from headwater.cdc.pipeline.cascades import Cascades
-from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
+from headwater.cdc.pipeline.state import Backlog, Reading, TablePhase, TableState
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position, union
 from headwater.cdc.source.source import Source
@@ -41,7 +41,8 @@ def after_batch(
             continue
         failure = outcome.failures.get(name) or batch.faults.get(name)
         if failure is not None:
-            result[name] = quarantined(state, failure, batch.start)
+            failed = quarantined(before, failure, batch.start)
+            result[name] = replace(failed, prepared=state.prepared)
             continue
         state = _with_ahead(state, batch, outcome.ahead.get(name), source)
         if state.awaits_snapshot:
@@ -64,13 +65,23 @@ def after_batch(
 
 
 def quarantined(state: TableState, reason: str, position: Position) -> TableState:
-    """The state of a table that is not followed any more, from a position on."""
+    """The state of a table that is not followed any more, from a position on.
+
+    Args:
+        state: The table's state there.
+        reason: Why.
+        position: The position.
+    """
+    backlog = None
+    if state.phase is TablePhase.STREAMING and state.columns:
+        backlog = Backlog(str(position), prepared=state.prepared)
     return replace(
         state,
         phase=TablePhase.QUARANTINED,
         reason=reason,
         position=str(position),
         reading=None,
+        backlog=backlog,
     )
 
 
@@ -83,6 +94,7 @@ def gone(state: TableState, position: Position) -> TableState:
         reason=None,
         reading=None,
         prepared=(),
+        backlog=None,
     )
 
 

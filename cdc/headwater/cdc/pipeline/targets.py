@@ -54,6 +54,10 @@ class Targets:
             self._tables[target] = self._lake.table(target)
         return self._tables[target]
 
+    def forget(self, target: str) -> None:
+        """Look at a table anew when it is opened next: somebody else may have changed it."""
+        self._tables.pop(target, None)
+
     def exists(self, target: str) -> bool:
         """Whether there is a table of that name."""
         return self._lake.table_exists(target)

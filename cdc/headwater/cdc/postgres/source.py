@@ -83,11 +83,13 @@ class PostgresSource:
 
     Attributes:
         logs_cascades: That the log has the rows that foreign keys change.
+        keeps_log: That the log is let go of when it is confirmed.
         logs_statements: That the log has no statements that change tables.
         logs_rows_before: That not all tables' logs have rows as they were before updates.
     """
 
     logs_cascades = True
+    keeps_log = False
     logs_statements = False
     logs_rows_before = False
 

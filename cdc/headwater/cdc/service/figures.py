@@ -11,7 +11,7 @@ from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 
 __all__ = ["Figures", "Sampler", "TableFigures"]
 
-_NOT_FOLLOWED = (TablePhase.QUARANTINED, TablePhase.GONE)
+_NOT_FOLLOWED = (TablePhase.QUARANTINED, TablePhase.CATCHING_UP, TablePhase.GONE)
 
 
 @dataclass(frozen=True)

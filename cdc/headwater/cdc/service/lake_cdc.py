@@ -6,7 +6,7 @@ from typing import Unpack
 
 from headwater.cdc.model.tables import Finding
 from headwater.cdc.service.options import PipelineOptions
-from headwater.cdc.service.requests import request_resnapshot, request_stop
+from headwater.cdc.service.requests import request_catchup, request_resnapshot, request_stop
 from headwater.cdc.service.running import RunningPipeline, check, start
 from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
 from headwater.client.cdc import FollowOptions
@@ -73,3 +73,13 @@ class LakeCdc:
         """Read tables again; see `ChangeDataCapture.resnapshot`."""
         pipeline = the_pipeline(self._lake, target, name)
         return request_resnapshot(pipeline, tables, replace=replace, password=password)
+
+    def catchup(
+        self,
+        *tables: str,
+        target: str | None = None,
+        name: str | None = None,
+        password: str | None = None,
+    ) -> bool:
+        """Let quarantined tables catch up; see `ChangeDataCapture.catchup`."""
+        return request_catchup(the_pipeline(self._lake, target, name), tables, password=password)

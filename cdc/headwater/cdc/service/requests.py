@@ -9,9 +9,9 @@ from time import monotonic, sleep
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.status import StoredPipeline
-from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, Unavailable
 
-__all__ = ["request_resnapshot", "request_stop"]
+__all__ = ["request_catchup", "request_resnapshot", "request_stop"]
 
 _ASK_SECONDS = 0.5
 _REPLACE = "replace"
@@ -80,6 +80,65 @@ def request_resnapshot(
     requests = _requests(pipeline, tables, replace=replace)
     if not tables:
         requests["restart"] = ""
+    return _ask(pipeline, requests, "read again", password, seconds)
+
+
+def request_catchup(
+    pipeline: StoredPipeline,
+    tables: Collection[str],
+    *,
+    password: str | None = None,
+    seconds: float = 120.0,
+) -> bool:
+    """Let quarantined tables catch up from where they are.
+
+    Args:
+        pipeline: The pipeline.
+        tables: The source's tables, such as ``shop.orders``.
+        password: The source's password.
+        seconds: How long to wait for the process that runs it.
+
+    Returns:
+        Whether a running process has begun; False if none runs: the next start begins with it.
+
+    Raises:
+        Conflict: A table cannot catch up.
+        Invalid: The pipeline does not have one of the tables, or one is not quarantined.
+        Unavailable: The process that runs it has not begun in time; it still may.
+    """
+    states = pipeline.plan().tables
+    known = _known(pipeline, tables)
+    for table in tables:
+        state = states[known[table]]
+        if state.phase is not TablePhase.QUARANTINED:
+            raise Invalid(
+                f"table {table} is in phase {state.phase}; only a quarantined table catches up"
+            )
+        if state.backlog is None:
+            raise Conflict(
+                f"table {table} cannot catch up: the position of its rows in the log is not known, "
+                "as they were being read when it was quarantined; read it again: headwater cdc "
+                f"resnapshot {table}"
+            )
+    requests = {f"catchup:{known[table]}": "" for table in tables}
+    if not _ask(pipeline, requests, "catch up", password, seconds):
+        return False
+    states = pipeline.plan().tables
+    for table in tables:
+        after = states.get(known[table])
+        if after is not None and after.phase is TablePhase.QUARANTINED:
+            raise Conflict(f"table {table} is quarantined: {after.reason}")
+    return True
+
+
+def _ask(
+    pipeline: StoredPipeline,
+    requests: Mapping[str, str],
+    what: str,
+    password: str | None,
+    seconds: float,
+) -> bool:
+    """Leave requests, and wait until they are obeyed; False if no process runs the pipeline."""
     for name, value in requests.items():
         pipeline.state.request(name, value)
     if is_running(pipeline, password) is False:
@@ -88,7 +147,7 @@ def request_resnapshot(
     while requests.keys() & pipeline.state.requests().keys():
         if monotonic() > deadline:
             raise Unavailable(
-                f"pipeline '{pipeline.name}' has not begun to read again within {seconds:g} s; it "
+                f"pipeline '{pipeline.name}' has not begun to {what} within {seconds:g} s; it "
                 "will when it runs"
             )
         sleep(_ASK_SECONDS)
@@ -107,10 +166,16 @@ def is_running(pipeline: StoredPipeline, password: str | None = None) -> bool | 
 def _requests(
     pipeline: StoredPipeline, tables: Collection[str], *, replace: bool
 ) -> dict[str, str]:
-    states = pipeline.plan().tables
-    known: Mapping[str, str] = {
+    known = _known(pipeline, tables)
+    value = _REPLACE if replace else ""
+    return {f"resnapshot:{known[table]}": value for table in tables or known}
+
+
+def _known(pipeline: StoredPipeline, tables: Collection[str]) -> Mapping[str, str]:
+    """The escaped names of a pipeline's tables; Invalid if some of `tables` are not among them."""
+    known = {
         str(TableName.from_escaped(name)): name
-        for name, state in states.items()
+        for name, state in pipeline.plan().tables.items()
         if state.phase is not TablePhase.GONE or tables
     }
     for table in tables:
@@ -119,5 +184,4 @@ def _requests(
                 f"pipeline '{pipeline.name}' does not follow table '{table}'; it follows "
                 f"{', '.join(sorted(known)) or 'none yet'}"
             )
-    value = _REPLACE if replace else ""
-    return {f"resnapshot:{known[table]}": value for table in tables or known}
+    return known

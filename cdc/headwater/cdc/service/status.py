@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import STATE_TABLE, BatchPlan, PipelineState, TablePhase
+from headwater.cdc.pipeline.state import (
+    STATE_TABLE,
+    BatchPlan,
+    PipelineState,
+    TablePhase,
+    TableState,
+)
 from headwater.cdc.service.sources import open_source, source_address
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
@@ -138,7 +144,7 @@ class StoredPipeline:
         table = self._lake.table(f"{self.target}.{STATE_TABLE}")
         properties = list(_properties(table, user, "cdc.position"))
         tables = [
-            self._table(TableName.from_escaped(name), state.target, state.phase, state.reason)
+            self._table(TableName.from_escaped(name), state.target, state.phase, _reason(state))
             for name, state in plan.tables.items()
         ]
         is_running, is_current, problem = None, False, None
@@ -235,6 +241,13 @@ def _properties(table: Table, user: str, key: str) -> Iterator[Mapping[str, str]
             return
         if snapshot is not None and snapshot.commit_user == user and key in snapshot.properties:
             yield snapshot.properties
+
+
+def _reason(state: TableState) -> str | None:
+    """Why a table is not as its source's."""
+    if state.is_behind and state.backlog is not None:
+        return f"its rows are those of '{state.backlog.after}'"
+    return state.reason
 
 
 def _last_of_all(plan: BatchPlan, plans: list[Mapping[str, str]], tables: list[TableStatus]) -> int:

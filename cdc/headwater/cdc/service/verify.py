@@ -18,7 +18,7 @@ from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.log_rows import LogRows, row_schema
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.service.sources import Address, open_source
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
@@ -133,7 +133,7 @@ class _Verification:
         assert plan is not None
         state = plan.tables.get(self._name.escaped)
         if state is None or state.phase is not TablePhase.STREAMING:
-            phase = "gone" if state is None else f"{state.phase}: {state.reason or 'not all read'}"
+            phase = "gone" if state is None else f"{state.phase}: {state.reason or _why(state)}"
             raise Conflict(f"table {self._name} cannot be compared yet: {phase}")
         source_table = state.source_table(self._name)
         targets = Targets(self._lake, self._settings)
@@ -285,6 +285,13 @@ class _Verification:
 
     def _comparison(self, lake_table: SourceTable, schema: pa.Schema) -> Comparison:
         return Comparison(list(lake_table.primary_key), schema, memory_bytes=_MEMORY_BYTES)
+
+
+def _why(state: TableState) -> str:
+    """Why a table without a reason cannot be compared."""
+    if state.backlog is None:
+        return "not all read"
+    return f"its rows are those of '{state.backlog.after}'"
 
 
 def _schema(table: SourceTable) -> pa.Schema:

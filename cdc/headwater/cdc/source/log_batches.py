@@ -25,11 +25,14 @@ class BatchLimits:
         bytes: The bytes of followed tables' rows in the log.
         quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
             `seconds` begin with it.
+        end: A position that the log has, which the batch does not pass; where sources keep their
+            log (`Source.keeps_log`).
     """
 
     seconds: float = 5.0
     bytes: int = 128 << 20
     quiet_seconds: float = 0.0
+    end: Position | None = None
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,10 @@ class Source(Protocol):
         """
 
     @property
+    def keeps_log(self) -> bool:
+        """Whether the log can be read again from a position that was confirmed."""
+
+    @property
     def logs_rows_before(self) -> bool:
         """Whether the log of all tables has rows as they were before updates."""
 

@@ -159,6 +159,34 @@ def resnapshot(
 
 @app.command()
 @on_lake
+def catchup(
+    lake: Lake,
+    tables: Annotated[
+        list[str],
+        typer.Argument(metavar="TABLE", help="The source's table, such as shop.orders."),
+    ],
+    target: Target = None,
+    name: Name = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Let quarantined tables catch up by the log from where they are, while the others go on."""
+    require("cdc", "headwater cdc catchup")
+    from headwater.cdc.service.requests import request_catchup
+    from headwater.cdc.service.sources import read_password
+    from headwater.cdc.service.status import the_pipeline
+
+    pipeline = the_pipeline(lake, target, name)
+    if request_catchup(pipeline, tables, password=read_password(password_file)):
+        print(f"{', '.join(tables)}: catching up; 'headwater cdc status' shows how far")
+    else:
+        print(
+            f"{', '.join(tables)}: caught up when pipeline '{pipeline.name}' is started: none runs "
+            "it now"
+        )
+
+
+@app.command()
+@on_lake
 def verify(
     lake: Lake,
     target: Target = None,
