@@ -38,6 +38,8 @@ class FollowOptions(TypedDict, total=False):
     readers: int
     writers: int
     lock_seconds: float
+    tag_batches: int
+    tag_num_retained_max: int
 
 
 class FollowedSource(Protocol):

@@ -11,6 +11,7 @@ from time import monotonic
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import BatchCommit
+from headwater.cdc.pipeline.batch_tags import BatchTags
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.catching_up import CatchingUp, Parts
 from headwater.cdc.pipeline.joining import Joining
@@ -138,6 +139,7 @@ class _Session:
             self._joining,
             self._progress,
         )
+        self._tags = BatchTags(self._settings, self._targets, self._state)
         self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._obeyed_requests: tuple[str, ...] = ()
@@ -388,6 +390,8 @@ class _Session:
             if name in states and states[name].is_behind
         }
         states = self._joined(states, batch)
+        if not self._joining.has_some:
+            self._tags.tag(plan.number, states)
         self._progress.states(states)
         lag = reader.lag_bytes()
         self._progress.batch_done(plan.number, position, batch.source_time, lag)

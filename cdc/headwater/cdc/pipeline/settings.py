@@ -60,6 +60,8 @@ class PipelineSettings:
         writers: How many tables are written at once.
         lock_seconds: How long to wait for another process that runs the pipeline, in seconds.
         quiet_seconds: How long the position is not recorded while no followed table changes.
+        tag_batches: How many batches are between two tags of all tables; None makes no tags.
+        tag_num_retained_max: How many of these tags are kept; None keeps all.
         look_seconds: How often tables' definitions are asked for, where the log has no statements.
     """
 
@@ -88,6 +90,8 @@ class PipelineSettings:
     # Lest the log is purged behind a pipeline whose tables do not change.
     quiet_seconds: float = 60.0
     look_seconds: float = 10.0
+    tag_batches: int | None = None
+    tag_num_retained_max: int | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -107,6 +111,15 @@ class PipelineSettings:
             value = getattr(self, name)
             if not value >= least:
                 raise Invalid(f"{name.replace('_', '-')} is {value}; use {least} or more")
+        for name in ("tag_batches", "tag_num_retained_max"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise Invalid(f"{name.replace('_', '-')} is {count}; use 1 or more")
+        if self.tag_num_retained_max is not None and self.tag_batches is None:
+            raise Invalid(
+                f"tag-num-retained-max is {self.tag_num_retained_max} and tag-batches is missing: "
+                "no tags are made; give tag-batches, too"
+            )
         self.selection()
 
     def selection(self) -> Selection:

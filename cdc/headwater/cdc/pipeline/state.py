@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Self, TypeVar
@@ -52,9 +52,9 @@ _KEYS = ("pipeline", "item")
 _OPTIONS = {"bucket": "1", "num-sorted-run.compaction-trigger": "20"}
 _PLAN = "plan"
 _TABLE = "table:"
-_SETTINGS, _REQUEST, _LOG_FILE = "settings", "request:", "log-file"
+_SETTINGS, _REQUEST, _LOG_FILE, _TAGGED = "settings", "request:", "log-file", "tagged"
 _PROCESS = "cdc.process"
-_NOT_OF_PLANS = (_SETTINGS, _REQUEST, _LOG_FILE)
+_NOT_OF_PLANS = (_SETTINGS, _REQUEST, _LOG_FILE, _TAGGED)
 
 _COMPACT = CommitKind.COMPACT
 
@@ -319,6 +319,7 @@ class _Settings:
 # It takes milliseconds to make one, and a batch reads the states of all tables.
 _TABLE_STATE, _BOUNDS = TypeAdapter(TableState), TypeAdapter(_Bounds)
 _STORED_SETTINGS = TypeAdapter(_Settings)
+_NUMBERS = TypeAdapter(list[int])
 
 
 class PipelineState:
@@ -496,6 +497,19 @@ class PipelineState:
     def save_log_file(self, file: str | None) -> None:
         """Keep what was read last of the source's log; None forgets it."""
         self._write({_LOG_FILE: file})
+
+    def tagged(self) -> list[int]:
+        """The numbers of the batches whose tags are kept, or the last one.
+
+        Raises:
+            CorruptData: As `plan`.
+        """
+        stored = self._stored().get(_TAGGED)
+        return [] if stored is None else self._parsed(_NUMBERS, _TAGGED, stored)
+
+    def save_tagged(self, numbers: Sequence[int]) -> None:
+        """Keep the numbers of batches that are tagged."""
+        self._write({_TAGGED: _json(_NUMBERS, list(numbers))})
 
     def request(self, name: str, value: str) -> None:
         """Leave a request to the process that runs the pipeline, such as to stop."""

@@ -29,7 +29,7 @@ __all__ = ["PipelineOptions"]
 
 _TUNING = (
     *("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers"),
-    *("task_rows", "task_bytes", "lock_seconds"),
+    *("task_rows", "task_bytes", "lock_seconds", "tag_batches", "tag_num_retained_max"),
 )
 
 
@@ -78,8 +78,8 @@ class PipelineOptions(BaseModel):
         table_options: Options of tables that are created in the lake.
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
-        batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers, lock_seconds: See
-            `PipelineSettings`.
+        batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers, lock_seconds,
+            tag_batches, tag_num_retained_max: See `PipelineSettings`.
     """
 
     model_config = ConfigDict(
@@ -112,6 +112,8 @@ class PipelineOptions(BaseModel):
     task_rows: int | None = None
     task_bytes: int | None = None
     lock_seconds: float | None = None
+    tag_batches: int | None = None
+    tag_num_retained_max: int | None = None
     once: bool = False
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
 

@@ -31,6 +31,8 @@ __all__ = [
     "Source",
     "TableOption",
     "TablesWithoutKey",
+    "TagBatches",
+    "TagNumRetainedMax",
     "Target",
     "TypeMapping",
     "Writers",
@@ -202,6 +204,13 @@ LockSeconds = Annotated[
         help="How long to wait for another process that runs the pipeline, in seconds.",
         show_default="10",
     ),
+]
+TagBatches = Annotated[
+    int | None,
+    typer.Option(help="Tag all tables at every so many batches; without it there are no tags."),
+]
+TagNumRetainedMax = Annotated[
+    int | None, typer.Option(help="Keep so many of these tags; without it, all are kept.")
 ]
 Once = Annotated[
     bool,

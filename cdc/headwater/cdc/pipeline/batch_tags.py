@@ -1,0 +1,100 @@
+"""Tags of the lake's tables at one batch, so that a reader sees all of them at one position.
+
+A batch is complete when all followed tables have it, and none of them has rows of a later position.
+Until the next plan is recorded nothing but compactions changes the tables: each table's latest
+snapshot is tagged, and a restart after an interruption tags the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
+
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.pipeline.targets import Targets
+from headwater.storage.errors import AlreadyExists, Conflict, NotFound, Unavailable
+
+__all__ = ["BatchTags", "tag_name"]
+
+# Their rows are not those of the batch, and may not be for long.
+_LEFT_OUT = (TablePhase.QUARANTINED, TablePhase.CATCHING_UP, TablePhase.GONE)
+
+States = Mapping[TableName, TableState]
+
+
+class BatchTags:
+    """Tags complete batches, and deletes the oldest tags.
+
+    Args:
+        settings: The pipeline's.
+        targets: The lake's tables.
+        state: Keeps the numbers of the batches that are tagged.
+    """
+
+    def __init__(self, settings: PipelineSettings, targets: Targets, state: PipelineState) -> None:
+        self._settings, self._targets, self._state = settings, targets, state
+
+    def tag(self, number: int, states: States) -> None:
+        """Tag the tables after a batch, if it is complete, and one is to be tagged.
+
+        Args:
+            number: The batch's number.
+            states: The tables after it.
+
+        Raises:
+            Unavailable: The lake is not there.
+        """
+        every = self._settings.tag_batches
+        if every is None:
+            return
+        tagged = self._state.tagged()
+        if tagged and number - tagged[-1] < every:
+            return
+        chosen = {name: state for name, state in states.items() if state.phase not in _LEFT_OUT}
+        if not chosen or any(state.is_read or state.is_ahead for state in chosen.values()):
+            return
+        count = self._settings.tag_num_retained_max
+        # Without a number, the last one says when the next one is due.
+        kept = [number] if count is None else [*tagged, number][-count:]
+        expired = [] if count is None else [old for old in tagged if old not in kept]
+        pipeline, writers = self._settings.name, self._targets.writers
+        create = partial(self._create, tag_name(pipeline, number))
+        try:
+            _on_all(writers, create, {state.target for state in chosen.values()})
+            targets = {state.target for state in states.values() if state.target}
+            for old in expired:
+                _on_all(writers, partial(self._delete, tag_name(pipeline, old)), targets)
+        except Conflict as error:
+            raise Unavailable(error.message) from error
+        self._state.save_tagged(kept)
+
+    def _create(self, name: str, target: str) -> None:
+        table = self._targets.open(target)
+        # A table without rows may have no snapshot; AlreadyExists is of an interrupted process.
+        if table.latest_snapshot() is None:
+            return
+        try:
+            table.create_tag(name)
+        except AlreadyExists:
+            return
+
+    def _delete(self, name: str, target: str) -> None:
+        try:
+            self._targets.open(target).delete_tag(name)
+        except NotFound:
+            # The table began later, or is gone, or somebody has deleted it.
+            return
+
+
+def tag_name(pipeline: str, number: int) -> str:
+    """The tag of a batch."""
+    return f"cdc-{pipeline}-{number}"
+
+
+def _on_all(executor: Executor, action: partial[None], targets: set[str]) -> None:
+    """Do something with all tables, side by side; raises the first error."""
+    for future in [executor.submit(action, target) for target in sorted(targets)]:
+        future.result()
