@@ -17,9 +17,19 @@ class FollowOptions(TypedDict, total=False):
     """The options of a pipeline; ``docs/cdc.md`` explains each."""
 
     source: Required[str]
-    include: Required[Sequence[str] | str]
     target: Required[str]
+    include: Sequence[str] | str
     exclude: Sequence[str] | str
+    including_tables: str
+    excluding_tables: str
+    including_dbs: str
+    excluding_dbs: str
+    table_prefix: str
+    table_suffix: str
+    table_prefix_db: Mapping[str, str] | Sequence[str]
+    table_suffix_db: Mapping[str, str] | Sequence[str]
+    table_mapping: Mapping[str, str] | Sequence[str]
+    merge_shards: bool
     name: str
     password: str
     password_file: str | os.PathLike[str]

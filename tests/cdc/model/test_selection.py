@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.cdc.model.selection import Pattern, Selection
+from headwater.cdc.model.name_patterns import NamePattern
+from headwater.cdc.model.selection import NameFilter, Pattern, Selection
 from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import Invalid
 
@@ -58,3 +59,39 @@ def test_a_selection_includes_and_excludes() -> None:
     assert [str(table) for table in names if selection.matches(table)] == ["shop.orders"]
     with pytest.raises(Invalid, match="no table is included"):
         Selection.parse([])
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "others"),
+    [
+        ("product|user|address", ["user"], ["users", "USER"]),
+        ("test|paimon.*", ["test", "paimon", "paimon_1"], ["test1"]),
+        (r"shop_(?:\d{1,2}|x)\$", ["shop_7$", "shop_12$", "shop_x$"], ["shop_123$", "shop_٣$"]),
+        (r"[a-c_][^\.]+?", ["ab", "_b"], ["db", "a", "a."]),
+    ],
+)
+def test_expressions_match_whole_names_as_in_java(
+    text: str, matching: list[str], others: list[str]
+) -> None:
+    pattern = NamePattern.parse("including-tables", text)
+    assert [other for other in matching if not pattern.matches(other)] == []
+    assert [other for other in others if pattern.matches(other)] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["(?i)a", "a++", r"\p{Alpha}", r"\Qa.b\E", "[a&&b]", "[[a]b]", "^a$", "a)", "(a", "*a"]
+)
+def test_expressions_that_java_may_read_otherwise_are_rejected(text: str) -> None:
+    with pytest.raises(Invalid, match=r"^option 'including-tables' is '.*(alike|not a regular)"):
+        NamePattern.parse("including-tables", text)
+
+
+def test_expressions_choose_among_the_included() -> None:
+    selection = Selection(
+        [Pattern.parse("*.*")],
+        (),
+        NameFilter.parse("tables", "a|b", "b"),
+        NameFilter.parse("dbs", None, "old_.*"),
+    )
+    texts = ("shop.a", "shop.b", "shop.c", "old_1.a")
+    assert [text for text in texts if selection.matches(name(text))] == ["shop.a"]

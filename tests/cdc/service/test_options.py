@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.column_types import TypeMapping
-from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
+from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
 from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
@@ -55,6 +56,13 @@ def resolve(values: dict[str, Any]) -> None:
         ({"table_options": ["bucket"]}, "option 'table-options' is ['bucket']: "),
         ({"password": "a", "password_file": "b"}, "the source's password is given twice"),
         ({"source": "mysql://u:a@h", "password": "b"}, "the password is given twice"),
+        ({"including_tables": "a++"}, "option 'including-tables' is 'a++': '++' is not a part"),
+        ({"excluding_dbs": "(a"}, "option 'excluding-dbs' is '(a', which is not a regular"),
+        ({"table_mapping": ["orders"]}, "'orders' lacks '='; write name=value once"),
+        ({"table_prefix_db": ["a=b", "a=c"]}, "'a=c' is named twice; write name=value once"),
+        ({"table_mapping": {"orders": ""}}, "'table-mapping' has 'orders=', which lacks a name"),
+        ({"mode": "combined"}, "option 'mode' is one of Paimon's actions, which pipelines do not"),
+        ({"table_conf": "bucket=4"}, "pipelines do not have; use table-options"),
         ({"slot": "a"}, "option 'slot' is one of PostgreSQL; leave it out"),
         (
             {"publication": ""},
@@ -93,6 +101,33 @@ def test_a_file_has_the_same_names(tmp_path: Path) -> None:
     assert settings.table_options == {"bucket": "4", "deletion-vectors.enabled": "true"}
     assert settings.batch_seconds == 2.0
     assert not options.once
+
+
+def test_names_are_made_and_kept() -> None:
+    options = {
+        "including_tables": "order.*",
+        "excluding_dbs": "old_.*",
+        "table_prefix": "ods_",
+        "table_suffix_db": "shop=_s",
+        "table_mapping": ["orders=sales", "crm.orders=people"],
+        "merge_shards": False,
+    }
+    least = {name: value for name, value in LEAST.items() if name != "include"}
+    settings = PipelineOptions.parse({**least, **options}).settings()
+    assert settings.include == ("*.*",)
+    names = [TableName(database, "orders") for database in ("shop", "crm", "old_1")]
+    assert [settings.names.table(name) for name in names] == ["sales", "people", "sales"]
+    assert settings.names.table(TableName("shop", "order_a")) == "ods_shop_order_a_s"
+    again = PipelineSettings.from_stored(settings.name, settings.target, settings.stored())
+    assert again == settings
+    assert [again.selection().matches(name) for name in names] == [True, True, False]
+
+
+def test_settings_of_earlier_versions_are_read() -> None:
+    settings = PipelineOptions.parse(LEAST).settings()
+    later = ("names", "including-tables", "excluding-tables", "including-dbs", "excluding-dbs")
+    stored = {name: value for name, value in settings.stored().items() if name not in later}
+    assert PipelineSettings.from_stored(settings.name, settings.target, stored) == settings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
-from headwater.cdc.sink.target_tables import check_existing, target_names, target_schema
+from headwater.cdc.sink.target_tables import check_existing, target_schema
 from headwater.client import Lake, connect
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.types.data_type import parse_type
@@ -78,14 +78,3 @@ def test_an_existing_table_that_drops_rows_is_rejected(
     other = {"bucket": "-1", "partition": "note", "changelog-producer": "lookup"}
     lake.create_table("copy.others", target_schema(ORDERS, other))
     check_existing(lake, "copy.others", ORDERS)
-
-
-def test_two_tables_of_one_name_are_rejected() -> None:
-    names = [TableName("shop", "orders"), TableName("shop", "items")]
-    assert target_names(names, "copy") == {
-        names[0]: "copy.orders",
-        names[1]: "copy.items",
-    }
-    for other in (TableName("other", "orders"), TableName("shop", "Orders")):
-        with pytest.raises(Invalid, match=r"are both table copy\.[oO]rders of the lake"):
-            target_names([*names, other], "copy")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headwater.cdc.model.name_patterns import NamePattern
 from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import Invalid
 
-__all__ = ["Pattern", "Selection"]
+__all__ = ["NameFilter", "Pattern", "Selection"]
 
 _FORM = "write one such as 'shop.*' or 'shop.orders'"
 # A backslash takes the next character as it is, so that names may have dots and asterisks.
@@ -54,16 +55,45 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class NameFilter:
+    """Paimon's choice of names by regular expressions; without any, all names.
+
+    Attributes:
+        including: What names must match.
+        excluding: What names must not match.
+    """
+
+    including: NamePattern | None = None
+    excluding: NamePattern | None = None
+
+    @staticmethod
+    def parse(kind: str, including: str | None, excluding: str | None) -> NameFilter:
+        """Read the options ``including-KIND`` and ``excluding-KIND``; Invalid."""
+        return NameFilter(
+            None if including is None else NamePattern.parse(f"including-{kind}", including),
+            None if excluding is None else NamePattern.parse(f"excluding-{kind}", excluding),
+        )
+
+    def matches(self, name: str) -> bool:
+        """Whether a name is chosen."""
+        is_included = self.including is None or self.including.matches(name)
+        return is_included and not (self.excluding is not None and self.excluding.matches(name))
+
+
+@dataclass(frozen=True)
 class Selection:
     """Tables that are followed: those that are included and not excluded.
 
     Attributes:
         include: Patterns, one at least.
         exclude: Patterns.
+        tables, databases: What the parts of their names must be besides.
     """
 
     include: Sequence[Pattern]
     exclude: Sequence[Pattern] = ()
+    tables: NameFilter = field(default_factory=NameFilter)
+    databases: NameFilter = field(default_factory=NameFilter)
 
     @staticmethod
     def parse(include: Iterable[str], exclude: Iterable[str] = ()) -> Selection:
@@ -77,5 +107,7 @@ class Selection:
 
     def matches(self, name: TableName) -> bool:
         """Whether a table is followed."""
+        if not (self.databases.matches(name.database) and self.tables.matches(name.table)):
+            return False
         is_included = any(pattern.matches(name) for pattern in self.include)
         return is_included and not any(pattern.matches(name) for pattern in self.exclude)

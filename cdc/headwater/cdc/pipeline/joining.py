@@ -10,8 +10,8 @@ from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
 from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
-from headwater.cdc.pipeline.table_states import gone, quarantined
-from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.pipeline.table_states import gone, quarantined, without_target
+from headwater.cdc.pipeline.targets import CLASH_REMEDY, Targets
 from headwater.cdc.sink.appended_rows import APPENDED_KIND
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.cdc.source.log_batches import LogBatch
@@ -145,10 +145,9 @@ class Joining:
             if definition is None:
                 self.leave(result, name, batch.end)
                 continue
-            reason = self._taken(result, name)
+            reason = self.taken(result, name)
             if reason is not None:
-                nowhere = TableState("", TablePhase.SNAPSHOT)
-                result[name] = quarantined(nowhere, reason, batch.end)
+                result[name] = without_target(reason, batch.end)
                 continue
             result[name] = self._join(name, states.get(name), definition, batch.end)
         self._read.clear()
@@ -167,17 +166,14 @@ class Joining:
         else:
             states[name] = gone(state, position)
 
-    def _taken(self, states: States, name: TableName) -> str | None:
+    def taken(self, states: States, name: TableName) -> str | None:
         """Why a table cannot have the lake's table of its name; None if it can."""
         target = self._targets.name(name)
         if name in states and states[name].target:
             return None
         for other, state in states.items():
             if other != name and state.target.lower() == target.lower():
-                return (
-                    f"table {target} of the lake follows {other}; exclude one of them, or follow "
-                    "them with two pipelines into two databases"
-                )
+                return f"table {target} of the lake follows {other}; {CLASH_REMEDY}"
         return None
 
     def _join(

@@ -22,7 +22,7 @@ from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_aga
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
-from headwater.cdc.pipeline.table_states import quarantined, read_again
+from headwater.cdc.pipeline.table_states import quarantined, read_again, without_target
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.cdc.source.log_batches import LogBatch
@@ -253,25 +253,39 @@ class SchemaEvents:
                     event.states[new] = unknown_again(before[new], "another table took its name")
                     event.joining.want(new)
                 continue
-            target = self._targets.name(new)
-            self._targets.rename(state.target, target)
             del event.states[old]
             event.joining.forget(old)
-            event.states[new] = renamed = replace(state, target=target)
+            renamed = event.states[new] = self._renamed(event, new, state)
+            if not renamed.target:
+                continue
             if state.is_behind:
                 event.states[new] = unknown_again(renamed, "it was renamed while it caught up")
             elif not state.is_followed:
                 # What the log has of it since then is of its old name.
                 event.states[new] = replace(renamed, backlog=None)
-            if state.is_followed and old in event.ahead:
+            if renamed.is_followed and old in event.ahead:
                 event.ahead.add(new)
                 # Rows that were read ahead of the log may be of another table of its name.
                 event.states[new] = read_again(
                     event.states[new], "it was renamed while rows were read", event.batch.end
                 )
-            if not state.is_followed:
+            if not before[old].is_followed:
                 event.joining.want(new)
         self._read_misnamed(event, change.tables)
+
+    def _renamed(self, event: _Event, new: TableName, state: TableState) -> TableState:
+        """Give the lake's table its name after a rename; the state of the renamed table."""
+        reason = event.joining.taken(event.states, new)
+        if reason is not None:
+            return without_target(reason, event.batch.end)
+        target = self._targets.name(new)
+        try:
+            self._targets.rename(state.target, target)
+        except (Unavailable, Conflict) as error:
+            raise Unavailable(error.message) from error
+        except HeadwaterError as error:
+            return quarantined(state, error.message, event.batch.end)
+        return replace(state, target=target)
 
     def _read_misnamed(self, event: _Event, names: Collection[TableName]) -> None:
         """Read children again that were looked for by foreign keys with later names."""

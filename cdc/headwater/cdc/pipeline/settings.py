@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.model.selection import Selection
+from headwater.cdc.model.selection import NameFilter, Selection
+from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
@@ -17,6 +18,7 @@ __all__ = ["OnDrop", "PipelineSettings", "TablesWithoutKey"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")
 _MB = 1 << 20
+_NAME_FILTERS = ("including_tables", "excluding_tables", "including_dbs", "excluding_dbs")
 
 
 class OnDrop(StrEnum):
@@ -42,6 +44,9 @@ class PipelineSettings:
         source: The source's URL, without a password.
         target: The lake's database.
         include, exclude: Patterns of tables.
+        including_tables, excluding_tables, including_dbs, excluding_dbs: Paimon's regular
+            expressions of tables and databases, beside these patterns; None for all.
+        names: How the lake's tables are named.
         type_mapping: Choices of types in the lake.
         bad_dates: What to do with dates that the lake does not have.
         on_drop: What becomes of tables that the source drops.
@@ -76,6 +81,11 @@ class PipelineSettings:
     narrowing: Narrowing = Narrowing.KEEP
     tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
     table_options: Mapping[str, str] = field(default_factory=dict)
+    including_tables: str | None = None
+    excluding_tables: str | None = None
+    including_dbs: str | None = None
+    excluding_dbs: str | None = None
+    names: TargetNames = field(default_factory=TargetNames)
     slot: str | None = None
     publication: str | None = None
     batch_seconds: float = 5.0
@@ -124,7 +134,11 @@ class PipelineSettings:
 
     def selection(self) -> Selection:
         """The tables that are followed; Invalid."""
-        return Selection.parse(self.include, self.exclude)
+        return replace(
+            Selection.parse(self.include, self.exclude),
+            tables=NameFilter.parse("tables", self.including_tables, self.excluding_tables),
+            databases=NameFilter.parse("dbs", self.including_dbs, self.excluding_dbs),
+        )
 
     @property
     def appends(self) -> bool:
@@ -143,6 +157,8 @@ class PipelineSettings:
             "narrowing": str(self.narrowing),
             "tables-without-key": str(self.tables_without_key),
             "table-options": json.dumps(dict(self.table_options)),
+            **{_stored_name(name): getattr(self, name) or "" for name in _NAME_FILTERS},
+            "names": json.dumps(asdict(self.names)),
             "slot": self.slot or "",
             "publication": self.publication or "",
         }
@@ -163,6 +179,12 @@ class PipelineSettings:
             # Earlier versions did not have the option.
             TablesWithoutKey(stored.get("tables-without-key", TablesWithoutKey.REJECT)),
             json.loads(stored["table-options"]),
-            stored.get("slot") or None,
-            stored.get("publication") or None,
+            names=TargetNames(**json.loads(stored.get("names", "{}"))),
+            slot=stored.get("slot") or None,
+            publication=stored.get("publication") or None,
+            **{name: stored.get(_stored_name(name)) or None for name in _NAME_FILTERS},
         )
+
+
+def _stored_name(name: str) -> str:
+    return name.replace("_", "-")

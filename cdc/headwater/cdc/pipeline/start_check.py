@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from headwater.cdc.model.selection import Selection
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
-from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.pipeline.targets import CLASH_REMEDY, Targets
 from headwater.cdc.sink.target_tables import check_options
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
-__all__ = ["start_findings", "start_problems"]
+__all__ = ["check_same_layout", "start_findings", "start_problems"]
 
 
 def start_problems(lake: Lake, source: Source, settings: PipelineSettings) -> list[Finding]:
@@ -40,15 +41,7 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     chosen = sorted(name for name in names if selection.matches(name))
     followed = [table for table in tables.followed if selection.matches(table.name)]
     findings = list(source.findings({name.database for name in chosen}))
-    for pattern in selection.include:
-        if not any(pattern.matches(name) for name in names):
-            findings.append(
-                Finding(
-                    f"pattern '{pattern.text}'",
-                    f"it matches no table of the source that user '{source.address.user}' sees",
-                    "correct it, or grant the user SELECT on the tables",
-                )
-            )
+    findings += _unmatched(settings, selection, names, source.address.user)
     if not chosen and not findings:
         findings.append(
             Finding(
@@ -60,7 +53,7 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     findings += (finding for finding in tables.findings if finding.table in chosen)
     findings += source.unreadable(followed)
     findings += _unwatched(source, {table.name for table in followed})
-    findings += _clashes(chosen, settings.target)
+    findings += _clashes(chosen, settings)
     options = _options(settings.table_options)
     if settings.table_options.get("changelog-producer") == "input" and not source.logs_rows_before:
         options.append(
@@ -75,6 +68,32 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
         lake, settings, followed, is_new_checked=not options
     )
     return [*findings, *(note for note in tables.notes if note.table in chosen)]
+
+
+def check_same_layout(
+    stored: Mapping[str, str], settings: PipelineSettings, tables: Collection[TableName]
+) -> None:
+    """Check that the lake's tables of a pipeline that ran before are to be as they are.
+
+    Args:
+        stored: The settings that it was started with last; empty for a new pipeline.
+        settings: Those that it is started with now.
+        tables: The tables that it follows.
+
+    Raises:
+        Invalid: One is to have another name.
+    """
+    if not stored:
+        return
+    before = PipelineSettings.from_stored(settings.name, settings.target, stored)
+    for name in sorted(tables):
+        old, new = before.names.table(name), settings.names.table(name)
+        if old != new:
+            raise Invalid(
+                f"pipeline '{settings.name}' cannot start: its options name the lake's table of "
+                f"{name} '{new}', and it was '{old}' before; give the options of before, or start "
+                "a pipeline with another name"
+            )
 
 
 def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Finding]:
@@ -93,24 +112,56 @@ def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Find
             )
 
 
-def _clashes(chosen: Sequence[TableName], target: str) -> Iterator[Finding]:
+def _unmatched(
+    settings: PipelineSettings, selection: Selection, names: Collection[TableName], user: str
+) -> Iterator[Finding]:
+    """Patterns and names of options that no table has."""
+    remedy = "correct it, or grant the user SELECT on the tables"
+    for pattern in selection.include:
+        if not any(pattern.matches(name) for name in names):
+            yield Finding(
+                f"pattern '{pattern.text}'",
+                f"it matches no table of the source that user '{user}' sees",
+                remedy,
+            )
+    for subject, choice, parts in (
+        ("tables", selection.tables, {name.table for name in names}),
+        ("dbs", selection.databases, {name.database for name in names}),
+    ):
+        if choice.including is not None and not any(map(choice.including.matches, parts)):
+            yield Finding(
+                f"option 'including-{subject}'",
+                f"'{choice.including.text}' matches no name that user '{user}' sees",
+                remedy,
+            )
+    for option, text in settings.names.unused(filter(selection.matches, names)):
+        yield Finding(
+            f"option '{option}'",
+            f"no followed table has the name '{text}'",
+            "correct it, or leave it out",
+        )
+
+
+def _clashes(chosen: Sequence[TableName], settings: PipelineSettings) -> Iterator[Finding]:
     """Tables that would have one table of the lake."""
     taken: dict[str, TableName] = {}
     for name in chosen:
+        table = settings.names.table(name)
+        target = f"{settings.target}.{table}"
         # Most engines take names in another case for the same table.
-        other = taken.setdefault(name.table.lower(), name)
+        other = taken.setdefault(table.lower(), name)
         if other != name:
             yield Finding(
                 f"table {name}",
-                f"it and {other} are both table {target}.{name.table} of the lake",
-                "exclude one of them, or follow them with two pipelines into two databases",
+                f"it and {other} are both table {target} of the lake",
+                CLASH_REMEDY,
                 name,
             )
-        if name.table.lower() == STATE_TABLE:
+        if table.lower() == STATE_TABLE:
             yield Finding(
                 f"table {name}",
-                f"table {target}.{name.table} of the lake is where pipelines keep their state",
-                "leave it out with --exclude, or rename it",
+                f"table {target} of the lake is where pipelines keep their state",
+                "name it with table-mapping, leave it out with --exclude, or rename it",
                 name,
             )
 
@@ -150,7 +201,7 @@ def _tables(
     present = {name.lower() for name in lake.list_tables(settings.target)}
     findings = []
     for table in tables:
-        if table.name.table.lower() not in present and not is_new_checked:
+        if settings.names.table(table.name).lower() not in present and not is_new_checked:
             continue
         target = targets.name(table.name)
         try:

@@ -13,7 +13,7 @@ from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position, union
 from headwater.cdc.source.source import Source
 
-__all__ = ["after_batch", "gone", "quarantined", "read_again"]
+__all__ = ["after_batch", "gone", "quarantined", "read_again", "without_target"]
 
 _WAITS = "; it waits: "
 
@@ -83,6 +83,11 @@ def quarantined(state: TableState, reason: str, position: Position) -> TableStat
         reading=None,
         backlog=backlog,
     )
+
+
+def without_target(reason: str, position: Position) -> TableState:
+    """The state of a table that cannot have a table of the lake."""
+    return quarantined(TableState("", TablePhase.SNAPSHOT), reason, position)
 
 
 def gone(state: TableState, position: Position) -> TableState:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.sink.target_tables import (
     check_existing,
     check_new,
-    target_names,
     target_schema,
 )
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.change import SchemaChange, SetOption
 
-__all__ = ["Targets"]
+__all__ = ["CLASH_REMEDY", "Targets"]
+
+CLASH_REMEDY = (
+    "name one of them with table-mapping, all by their databases with merge-shards false, exclude "
+    "one, or follow them with two pipelines into two databases"
+)
+"""What helps where two tables of the source would have one table of the lake."""
 
 _PIPELINE_OPTION = "headwater.cdc.pipeline"
 
@@ -40,13 +46,9 @@ class Targets:
         self.writers = ThreadPoolExecutor(settings.writers, "cdc-write")
         self._tables: dict[str, Table] = {}
 
-    def names(self, sources: Iterable[TableName]) -> dict[TableName, str]:
-        """The names of the lake's tables; Invalid if two are one."""
-        return dict(target_names(sources, self._settings.target))
-
     def name(self, source: TableName) -> str:
-        """The name of the lake's table of a source's."""
-        return self.names([source])[source]
+        """The name of the lake's table of a source's, ``database.table``."""
+        return f"{self._settings.target}.{self._settings.names.table(source)}"
 
     def open(self, target: str) -> Table:
         """A table; NotFound."""
@@ -107,8 +109,9 @@ class Targets:
         self._tables[target] = self.open(target).alter(*changes)
 
     def rename(self, target: str, new_target: str) -> None:
-        """Rename a table, unless that is done."""
-        if self.exists(target):
+        """Rename a table, unless that is done; Invalid for a name that no table can have."""
+        check_table_name(Identifier.parse(new_target))
+        if target != new_target and self.exists(target):
             self._lake.rename_table(target, new_target)
         self._tables.pop(target, None)
 

@@ -12,7 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy.engine import make_url
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
+from headwater.cdc.service.paimon_options import check_paimon_options
 from headwater.cdc.service.sources import (
     Address,
     default_name,
@@ -55,8 +57,28 @@ def _option_values(value: object) -> object:
     }
 
 
+def _pairs(value: object) -> object:
+    """Names with values, also as Paimon writes them: a list of texts such as ``orders=sales``."""
+    if isinstance(value, Mapping):
+        return value
+    pairs: dict[str, str] = {}
+    texts = _list(value)
+    if not isinstance(texts, list | tuple):
+        return value
+    for text in texts:
+        name, equals, item = str(text).partition("=")
+        if not equals or name in pairs:
+            problem = "is named twice" if equals else "lacks '='"
+            raise ValueError(f"'{text}' {problem}; write name=value once for each name")
+        pairs[name] = item
+    return pairs
+
+
 def _hyphenated(name: str) -> str:
     return name.replace("_", "-")
+
+
+Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
 
 
 class PipelineOptions(BaseModel):
@@ -67,6 +89,11 @@ class PipelineOptions(BaseModel):
             ``postgresql://user@host:port/database``.
         target: The lake's database.
         include, exclude: Patterns of tables, such as ``shop.*``.
+        including_tables, excluding_tables, including_dbs, excluding_dbs: Regular expressions of
+            tables and databases, as Paimon's; with one of them, `include` may be left out.
+        table_prefix, table_suffix, table_prefix_db, table_suffix_db, table_mapping: How the lake's
+            tables are named.
+        merge_shards: False puts the database before the names of the lake's tables.
         name: The pipeline's name; derived from the source's host and the target unless given.
         password, password_file: The source's password, or the file that it is in.
         type_mapping: Choices of types in the lake, by Paimon's names.
@@ -89,6 +116,16 @@ class PipelineOptions(BaseModel):
     source: str
     target: str
     include: Annotated[tuple[str, ...], BeforeValidator(_list)]
+    including_tables: str | None = Field(default=None, min_length=1)
+    excluding_tables: str | None = Field(default=None, min_length=1)
+    including_dbs: str | None = Field(default=None, min_length=1)
+    excluding_dbs: str | None = Field(default=None, min_length=1)
+    table_prefix: str = ""
+    table_suffix: str = ""
+    table_prefix_db: Pairs = Field(default_factory=dict)
+    table_suffix_db: Pairs = Field(default_factory=dict)
+    table_mapping: Pairs = Field(default_factory=dict)
+    merge_shards: bool | None = None
     exclude: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     name: str | None = None
     password: str | None = Field(default=None, repr=False)
@@ -134,6 +171,9 @@ class PipelineOptions(BaseModel):
         given = {
             _hyphenated(str(name)): value for name, value in values.items() if value is not None
         }
+        check_paimon_options(given)
+        if any(given.get(name) for name in ("including-tables", "including-dbs")):
+            given.setdefault("include", "*.*")
         try:
             options = PipelineOptions.model_validate(given)
             if kind is not None:
@@ -185,9 +225,28 @@ class PipelineOptions(BaseModel):
             narrowing=self.narrowing,
             tables_without_key=self.tables_without_key,
             table_options=self.table_options,
+            including_tables=self.including_tables,
+            excluding_tables=self.excluding_tables,
+            including_dbs=self.including_dbs,
+            excluding_dbs=self.excluding_dbs,
+            names=self._target_names(),
             slot=self.slot,
             publication=self.publication,
             **tuning,
+        )
+
+    def _target_names(self) -> TargetNames:
+        if self.merge_shards:
+            raise Invalid(
+                "option 'merge-shards' is true, and tables cannot be merged; leave it out"
+            )
+        return TargetNames(
+            self.table_prefix,
+            self.table_suffix,
+            self.table_prefix_db,
+            self.table_suffix_db,
+            self.table_mapping,
+            with_database=self.merge_shards is False,
         )
 
     def _check_kind(self) -> None:

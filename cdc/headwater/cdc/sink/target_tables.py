@@ -1,13 +1,13 @@
-"""The lake's tables that follow a source's: their names, and schemas to begin with."""
+"""The lake's tables that follow a source's: their schemas to begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.queries.names import check_table_name
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, check_kind_column, kind_field
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
@@ -19,7 +19,7 @@ from headwater.storage.schema.table_schema import Schema, TableSchema
 from headwater.storage.types.data_type import DataField
 from headwater.storage.write.creation import refuse_unwritable
 
-__all__ = ["check_existing", "check_new", "check_options", "target_names", "target_schema"]
+__all__ = ["check_existing", "check_new", "check_options", "target_schema"]
 
 _POSTPONE_BUCKET = -2
 # With these a table drops or reorders rows by itself.
@@ -29,31 +29,6 @@ _UNLIKE_OPTIONS = (
     RECORD_EXPIRE_TIME,
     "partition.expiration-time",
 )
-
-
-def target_names(sources: Iterable[TableName], database: str) -> Mapping[TableName, str]:
-    """The lake's table for each of a source's, ``database.table``.
-
-    Args:
-        sources: The tables of the source.
-        database: The lake's database.
-
-    Raises:
-        Invalid: Two tables of the source would have one table of the lake.
-    """
-    targets: dict[TableName, str] = {}
-    taken: dict[str, TableName] = {}
-    for source in sources:
-        target = f"{database}.{source.table}"
-        # Most engines take names in another case for the same table.
-        other = taken.setdefault(target.lower(), source)
-        if other != source:
-            raise Invalid(
-                f"tables {other} and {source} of the source are both table {target} of the lake; "
-                "exclude one of them, or follow them with two pipelines into two databases"
-            )
-        targets[source] = target
-    return targets
 
 
 def target_schema(source: SourceTable, options: Mapping[str, str] | None = None) -> Schema:

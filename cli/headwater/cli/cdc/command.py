@@ -12,6 +12,7 @@ import typer
 from headwater.catalog.table.display import time_text
 from headwater.cli.cdc import follow
 from headwater.cli.cdc.demo import demo
+from headwater.cli.cdc.paimon_options import FollowCommand
 from headwater.cli.connection import on_lake
 from headwater.cli.extras import require
 from headwater.cli.output import AsJson, Cell, print_rows
@@ -27,10 +28,10 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Databases that are followed into the lake: change data capture.", no_args_is_help=True
 )
-app.command("mysql", help=follow.MYSQL_HELP)(follow.follow)
-app.command("postgres", help=follow.POSTGRES_HELP)(follow.follow)
+app.command("mysql", cls=FollowCommand, help=follow.MYSQL_HELP)(follow.follow)
+app.command("postgres", cls=FollowCommand, help=follow.POSTGRES_HELP)(follow.follow)
 app.command("run")(follow.run)
-app.command("check")(follow.check)
+app.command("check", cls=FollowCommand)(follow.check)
 app.command("demo")(demo)
 
 _STATUS = (

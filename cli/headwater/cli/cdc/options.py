@@ -11,16 +11,20 @@ __all__ = [
     "BatchBytes",
     "BatchSeconds",
     "Exclude",
+    "ExcludingDbs",
+    "ExcludingTables",
     "Include",
+    "IncludingDbs",
+    "IncludingTables",
     "Interval",
     "LockSeconds",
     "MemoryBytes",
+    "MergeShards",
     "MetricsPort",
     "Name",
     "Narrowing",
     "OnDrop",
     "Once",
-    "OptionalInclude",
     "OptionalSource",
     "OptionalTarget",
     "PasswordFile",
@@ -29,7 +33,12 @@ __all__ = [
     "Readers",
     "Slot",
     "Source",
+    "TableMapping",
     "TableOption",
+    "TablePrefix",
+    "TablePrefixDb",
+    "TableSuffix",
+    "TableSuffixDb",
     "TablesWithoutKey",
     "TagBatches",
     "TagNumRetainedMax",
@@ -38,7 +47,8 @@ __all__ = [
     "Writers",
 ]
 
-_TABLES, _ROWS, _SPEED = "Tables", "What becomes of rows and columns", "Speed and memory"
+_TABLES, _NAMES = "Tables", "Names of the lake's tables"
+_ROWS, _SPEED = "What becomes of rows and columns", "Speed and memory"
 _SOURCE_HELP = (
     "The source, mysql://user@host:port, mariadb://… or postgresql://user@host:port/database; its "
     "password is best elsewhere."
@@ -47,16 +57,13 @@ _INCLUDE_HELP = "Tables to follow, such as 'shop.*'; may be repeated."
 _TARGET_HELP = "The database of the lake."
 
 Source = Annotated[str, typer.Option(metavar="URL", rich_help_panel=_TABLES, help=_SOURCE_HELP)]
-Include = Annotated[
-    list[str], typer.Option(metavar="PATTERN", rich_help_panel=_TABLES, help=_INCLUDE_HELP)
-]
 Target = Annotated[
     str, typer.Option(metavar="DATABASE", rich_help_panel=_TABLES, help=_TARGET_HELP)
 ]
 OptionalSource = Annotated[
     str | None, typer.Option(metavar="URL", rich_help_panel=_TABLES, help=_SOURCE_HELP)
 ]
-OptionalInclude = Annotated[
+Include = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", rich_help_panel=_TABLES, help=_INCLUDE_HELP)
 ]
 OptionalTarget = Annotated[
@@ -69,6 +76,61 @@ Exclude = Annotated[
         rich_help_panel=_TABLES,
         help="Tables to leave out of these; may be repeated.",
     ),
+]
+IncludingTables = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", rich_help_panel=_TABLES, help="Tables to follow, as Paimon: 'a|b_.*'."
+    ),
+]
+ExcludingTables = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", rich_help_panel=_TABLES, help="Tables to leave out, as Paimon."),
+]
+IncludingDbs = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", rich_help_panel=_TABLES, help="Their databases, as Paimon."),
+]
+ExcludingDbs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", rich_help_panel=_TABLES, help="Databases to leave out, as Paimon."
+    ),
+]
+TablePrefix = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=_NAMES, help="What stands before the names of the lake's tables."),
+]
+TableSuffix = Annotated[
+    str | None, typer.Option(rich_help_panel=_NAMES, help="What stands behind these names.")
+]
+TablePrefixDb = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DATABASE=PREFIX",
+        rich_help_panel=_NAMES,
+        help="The prefix of the tables of a database; may be repeated.",
+    ),
+]
+TableSuffixDb = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DATABASE=SUFFIX",
+        rich_help_panel=_NAMES,
+        help="The suffix of the tables of a database; may be repeated.",
+    ),
+]
+TableMapping = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TABLE=NAME",
+        rich_help_panel=_NAMES,
+        help="The name of a table in the lake, without prefix and suffix; may be repeated.",
+    ),
+]
+MergeShards = Annotated[
+    bool | None,
+    typer.Option(rich_help_panel=_NAMES, help="With --no-merge-shards, names are DATABASE_TABLE."),
 ]
 Name = Annotated[
     str | None,

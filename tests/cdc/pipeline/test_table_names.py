@@ -1,0 +1,86 @@
+"""Tables of the lake that have other names than those of the source."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.pipeline.conftest import Follower, Origin
+
+from headwater.cdc.model.target_names import TargetNames
+from headwater.cdc.pipeline.state import TablePhase
+from headwater.storage.errors import Invalid
+
+TABLE = "(id INT PRIMARY KEY, v INT)"
+
+
+def test_names_have_prefixes_and_follow_renames(origin: Origin, follower: Follower) -> None:
+    origin.run(f"CREATE TABLE a {TABLE}", "INSERT INTO a VALUES (1, 1), (2, 2)")
+    follower.change(names=TargetNames("ods_", "_s", mapping={"c": "third"}))
+    # A name of an option that no table has yet.
+    with pytest.raises(Invalid, match="option 'table-mapping': no followed table has the name 'c'"):
+        follower.once()
+    assert follower.lake.list_tables("lake") == []
+    origin.run(f"CREATE TABLE c {TABLE}")
+    follower.once()
+    assert {"ods_a_s", "third"} <= set(follower.lake.list_tables("lake"))
+    assert all(verdict.is_equal for verdict in follower.verify().values())
+    origin.run(
+        "INSERT INTO a VALUES (3, 3)",
+        "RENAME TABLE a TO b",
+        "UPDATE b SET v = 9 WHERE id = 1",
+        "DROP TABLE c",
+        "RENAME TABLE b TO c",
+        "DELETE FROM c WHERE id = 2",
+    )
+    follower.once()
+    assert follower.rows("third") == [{"id": 1, "v": 9}, {"id": 3, "v": 3}]
+    assert follower.verify()["c"].is_equal
+
+
+def test_clashing_names_create_nothing(origin: Origin, follower: Follower) -> None:
+    origin.run(f"CREATE TABLE a {TABLE}", f"CREATE TABLE ods_b {TABLE}", f"CREATE TABLE d {TABLE}")
+    follower.change(names=TargetNames(mapping={"a": "ods_b", "d": "cdc_state"}))
+    with pytest.raises(Invalid) as error:
+        follower.once()
+    assert "are both table lake.ods_b of the lake; name one of them with tab" in error.value.message
+    assert "lake.cdc_state of the lake is where pipelines keep" in error.value.message
+    assert follower.lake.list_tables("lake") == []
+
+
+def test_a_rename_to_a_name_that_is_taken(origin: Origin, follower: Follower) -> None:
+    origin.run(f"CREATE TABLE a {TABLE}", f"CREATE TABLE b {TABLE}", "INSERT INTO b VALUES (1, 1)")
+    follower.change(names=TargetNames(mapping={"b": "c"}))
+    follower.once()
+    origin.run("RENAME TABLE a TO c", "INSERT INTO b VALUES (2, 2)", "INSERT INTO c VALUES (3, 3)")
+    follower.once()
+    follower.once()
+    state = follower.states()["c"]
+    assert (state.target, state.phase) == ("", TablePhase.QUARANTINED)
+    assert state.reason is not None
+    assert f"lake.c of the lake follows {origin.table('b')}" in state.reason
+    assert follower.rows("c") == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    assert follower.verify()["b"].is_equal
+
+
+def test_a_name_that_is_too_long(origin: Origin, follower: Follower) -> None:
+    origin.run(f"CREATE TABLE a {TABLE}", "INSERT INTO a VALUES (1, 1)")
+    follower.change(names=TargetNames("p" * 150))
+    follower.once()
+    long = "n" * 60
+    origin.run(f"RENAME TABLE a TO {long}", f"INSERT INTO {long} VALUES (2, 2)")
+    follower.once()
+    state = follower.states()[long]
+    assert state.phase is TablePhase.QUARANTINED
+    assert "bytes" in (state.reason or "")
+    assert len(follower.rows("p" * 150 + "a")) == 1
+
+
+def test_other_names_at_a_later_start_are_rejected(origin: Origin, follower: Follower) -> None:
+    origin.run(f"CREATE TABLE a {TABLE}", "INSERT INTO a VALUES (1, 1)")
+    follower.once()
+    follower.change(names=TargetNames("ods_"))
+    with pytest.raises(Invalid, match=f"table of {origin.table('a')} 'ods_a', and it was 'a' bef"):
+        follower.once()
+    follower.change(names=TargetNames())
+    origin.run("INSERT INTO a VALUES (2, 2)")
+    follower.once()
+    assert follower.verify()["a"].is_equal
