@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -159,6 +160,13 @@ def logical_server() -> Iterator[str]:
 @pytest.fixture
 def postgres(logical_server: str) -> Iterator[PostgresDatabase]:
     """An empty database of that server."""
+    with new_database(logical_server) as database:
+        yield database
+
+
+@contextmanager
+def new_database(logical_server: str) -> Iterator[PostgresDatabase]:
+    """An empty database of a server, dropped at the end."""
     name = f"cdc_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(f"{logical_server}/postgres", autocommit=True) as server:
         server.execute(f'CREATE DATABASE "{name}"'.encode())

@@ -41,6 +41,8 @@ class RedefinitionWatch:
         self._rejected: frozenset[TableName] = frozenset()
         self._unlogged: Mapping[TableName, Finding] = {}
         self._settled: Position | None = None
+        # Tables of the source, and the states that were found to be alike.
+        self._alike: dict[TableName, tuple[SourceTable, tuple[object, ...]]] = {}
 
     def look(self, states: States) -> None:
         """Ask for the definitions, unless the log has statements or they were asked for lately."""
@@ -95,15 +97,24 @@ class RedefinitionWatch:
                 yield CreateTable(name, or_replace=True)
             elif name in self._unlogged:
                 yield Unlogged(name, self._unlogged[name])
-            elif table.storage != state.storage or _shape(table) != _shape(
-                state.source_table(name)
-            ):
+            elif not self._is_alike(table, state):
                 yield Redefinition(table)
         if renames:
             yield RenameTables(tuple(renames.items()))
         for name in found.keys() - known.keys() - set(renames.values()):
             if self._selection.matches(name):
                 yield CreateTable(name)
+
+    def _is_alike(self, table: SourceTable, state: TableState) -> bool:
+        """Whether a table is as its state says; most are the objects that were compared before."""
+        both = table, (state.columns, state.key, state.comment, state.id, state.storage)
+        if self._alike.get(table.name) == both:
+            return True
+        known = state.source_table(table.name)
+        if table.storage != state.storage or _shape(table) != _shape(known):
+            return False
+        self._alike[table.name] = both
+        return True
 
 
 def _shape(table: SourceTable) -> SourceTable:

@@ -36,7 +36,8 @@ WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
   AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' {wanted}
 ORDER BY n.nspname, c.relname
 """
-_WANTED = "AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::name[], %s::name[]))"
+_NAMED = "AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::name[], %s::name[]))"
+_NUMBERED = "AND c.oid = ANY(%s::oid[])"
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
   a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
@@ -174,7 +175,7 @@ def quoted_table(name: TableName) -> str:
 
 def read_tables(
     server: PostgresServer,
-    wanted: Collection[TableName] | None = None,
+    wanted: Collection[TableName | int] | None = None,
     *,
     mapping: Collection[TypeMapping] = (),
     without_key: bool = False,
@@ -183,7 +184,7 @@ def read_tables(
 
     Args:
         server: The server.
-        wanted: The tables to read; None reads all.
+        wanted: The tables to read, by their names or by their OIDs; None reads all.
         mapping: Choices of types in the lake.
         without_key: Whether tables without a primary key can be followed.
 
@@ -269,24 +270,25 @@ def filled_columns(server: PostgresServer, table: SourceTable) -> Collection[str
 
 
 def read_definitions(
-    server: PostgresServer, wanted: Collection[TableName] | None = None
+    server: PostgresServer, wanted: Collection[TableName | int] | None = None
 ) -> Sequence[TableDefinition]:
     """Read what the system catalogs have of tables, also of those that cannot be followed.
 
     Args:
         server: The server.
-        wanted: The tables to read; None reads all.
+        wanted: The tables to read, by their names or by their OIDs; None reads all.
 
     Raises:
         Unavailable: The server does not answer.
     """
-    names: list[object] = []
+    condition, values = "", list[object]()
     if wanted is not None:
-        ordered = sorted(wanted)
-        names = [[name.database for name in ordered], [name.table for name in ordered]]
-    tables = [
-        _table(row) for row in server.rows(_TABLES.format(wanted=_WANTED if names else ""), names)
-    ]
+        names = [name for name in wanted if isinstance(name, TableName)]
+        numbers = [number for number in wanted if isinstance(number, int)]
+        condition = _NUMBERED if numbers else _NAMED
+        named = [[name.database for name in names], [name.table for name in names]]
+        values = [numbers] if numbers else [*named]
+    tables = [_table(row) for row in server.rows(_TABLES.format(wanted=condition), values)]
     oids = [table.oid for table in tables]
     columns = _columns(server, oids)
     indexes = _by_first(server.rows(_KEYS, [oids]))

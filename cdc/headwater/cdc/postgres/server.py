@@ -48,6 +48,8 @@ SESSION: Mapping[str, str] = {
     # Rows are never hidden: a query that would hide some is an error.
     "row_security": "off",
     "default_transaction_read_only": "off",
+    # To compile a query of the catalogs takes longer than to run it.
+    "jit": "off",
     # Reading a table takes as long as it takes.
     "statement_timeout": "0",
     "lock_timeout": "0",
@@ -270,6 +272,23 @@ class PostgresServer:
         with explained(self.address), self._connection.cursor() as cursor:
             cursor.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description is not None else ()
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """See tables and catalogs as they are now, in a transaction that only reads.
+
+        Raises:
+            Unavailable: The server does not answer.
+        """
+        self.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        except BaseException:
+            # The connection may be lost.
+            with suppress(HeadwaterError):
+                self.rows("ROLLBACK")
+            raise
+        self.rows("ROLLBACK")
 
     # What does not work -----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from headwater.cdc.postgres.consistent_reads import (
     PostgresRowReader,
 )
 from headwater.cdc.postgres.exact_reads import exact_read
+from headwater.cdc.postgres.known_tables import KnownTables
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import (
     create_publication,
@@ -109,6 +110,8 @@ class PostgresSource:
             address.conninfo(), str(address), slot or own_name, publication or own_name
         )
         self._transactions: LoggedTransactions | None = None
+        # By the choices of types, and whether tables without a key count.
+        self._known: dict[tuple[frozenset[TypeMapping], bool], KnownTables] = {}
 
     def close(self) -> None:
         """End the connection."""
@@ -321,8 +324,16 @@ class PostgresSource:
 
         Those that a publication does not have are among the findings.
         """
-        choices = [TypeMapping(name) for name in mapping]
-        tables = read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+        choices = frozenset(TypeMapping(name) for name in mapping)
+        if wanted is None:
+            key = choices, without_key
+            if key not in self._known:
+                self._known[key] = KnownTables(
+                    self._server, mapping=choices, without_key=without_key
+                )
+            tables = self._known[key].read()
+        else:
+            tables = read_tables(self._server, wanted, mapping=choices, without_key=without_key)
         if self._has_own_publication:
             return tables
         findings = self._unpublished([table.name for table in tables.followed])
