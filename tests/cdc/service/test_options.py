@@ -63,6 +63,8 @@ def resolve(values: dict[str, Any]) -> None:
         ({"table_mapping": {"orders": ""}}, "'table-mapping' has 'orders=', which lacks a name"),
         ({"mode": "combined"}, "option 'mode' is one of Paimon's actions, which pipelines do not"),
         ({"table_conf": "bucket=4"}, "pipelines do not have; use table-options"),
+        ({"tag_batches": 0}, "tag-batches is 0; use 1 or more"),
+        ({"tag_num_retained_max": 1}, "tag-batches is missing: no tags are made; give"),
         ({"slot": "a"}, "option 'slot' is one of PostgreSQL; leave it out"),
         (
             {"publication": ""},
@@ -137,6 +139,7 @@ def test_settings_of_earlier_versions_are_read() -> None:
         ("- a\n- b\n", "does not map options to values"),
         ("", "does not map options to values"),
         ("source: mysql://u@h\ntarget: x\ninclude: a.b\nfoo: 1\n", "option 'foo' is not known"),
+        ("source: mysql://u@h\ntargt: x\ninclude: a.b\n", "option 'targt' is not known"),
         ("source: mysql://u@h\ntarget: x\ninclude: {a: b}\n", "option 'include' is {'a': 'b'}"),
     ],
 )

@@ -276,7 +276,9 @@ def _check_command(source: str, kind: str) -> None:
 
 def _explained(error: ValidationError, given: Mapping[str, Any]) -> str:
     """What is wrong with the first option that is wrong."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    # A name that is not known may be meant for one that is missing.
+    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
     option = str(first["loc"][0])
     known = ", ".join(sorted(_hyphenated(name) for name in PipelineOptions.model_fields))
     if first["type"] == "extra_forbidden":
