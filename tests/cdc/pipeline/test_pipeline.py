@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import with_files
 
+from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.mysql.transactions import MySQLLogReader
+from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import OnDrop
 from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.positions import Position
 from headwater.storage.errors import Conflict, Invalid
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(40), price DECIMAL(10, 2))"
@@ -68,6 +76,44 @@ def test_keys_of_fixed_length(origin: Origin, follower: Follower, collation: str
 
 
 @with_files
+def test_what_came_while_a_batch_was_committed_has_waited_already(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50)")
+    follower.once()
+    origin.run("INSERT INTO orders VALUES (2, 'cup', 2)")
+    follower.change(batch_seconds=60)
+    seen: list[BatchLimits] = []
+
+    def open_source() -> MySQLSource:
+        source = MySQLSource(origin.address)
+        open_log = source.open_log
+
+        def recorded(
+            after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
+        ) -> MySQLLogReader:
+            reader = open_log(after, memory_bytes, is_selected)
+            read = reader.read_batch
+
+            def read_batch(
+                limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
+            ) -> LogBatch:
+                seen.append(limits)
+                return read(limits, should_end)
+
+            reader.read_batch = read_batch  # type: ignore[method-assign]
+            return reader
+
+        source.open_log = recorded  # type: ignore[method-assign]
+        return source
+
+    assert Pipeline(follower.lake, open_source, follower.settings).run(once=True)
+    follower.check("orders")
+    assert seen
+    # Less than a batch's time, as some of it has passed since the last one; but not nothing.
+    assert all(12 <= limits.seconds < 60 == limits.quiet_seconds for limits in seen), seen
+
+
 def test_nothing_new_makes_no_batch(origin: Origin, follower: Follower) -> None:
     origin.run(ORDERS, "INSERT INTO orders VALUES (1, 'pen', 1.50)")
     first = follower.once().batch

@@ -257,7 +257,7 @@ class MySQLLogReader:
                 break
             self._merge(batch, transaction)
             if is_quiet and batch.has_content:
-                is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
+                is_quiet, deadline = False, monotonic() + limits.seconds
         self._held.extendleft(reversed(later))
         self._position = batch.end = self._tracker.position()
         return batch

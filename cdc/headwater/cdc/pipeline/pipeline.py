@@ -34,6 +34,8 @@ __all__ = ["Pipeline"]
 
 _FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
 _JOINING_SECONDS = 0.2
+# Of a batch's time, for which changes are collected although the batch before took longer.
+_MIN_SHARE = 0.2
 # Batches that are one while tables are read and nothing of them changes.
 _READING_BATCHES = 12
 # The properties of the plan of a batch that no table has a part in.
@@ -452,6 +454,10 @@ class _Session:
         elif waits and not commit.has_feeds:
             # Tables that wait for their rows wait for a position only.
             seconds = _JOINING_SECONDS
+        elif not commit.has_feeds:
+            # What came while the batch before was committed has waited already.
+            seconds = max(seconds - (monotonic() - self._recorded), seconds * _MIN_SHARE)
+            quiet_seconds = settings.batch_seconds
         return BatchLimits(seconds, settings.batch_bytes, quiet_seconds)
 
     def _should_end(self, commit: BatchCommit, *, is_waited_for: bool) -> bool:

@@ -54,7 +54,7 @@ class PipelineSettings:
         tables_without_key: Whether tables without a primary key are appended to in the lake.
         table_options: Options of tables that are created in the lake.
         slot, publication: What is used of PostgreSQL's; None lets the pipeline create its own.
-        batch_seconds: The time to collect changes before they are committed, in seconds.
+        batch_seconds: How often changes are committed at most, in seconds.
         batch_bytes: The bytes of rows in the log after which they are committed earlier.
         memory_bytes: How much of the log of a batch is kept in memory.
         range_rows: How many rows of a table are read at once.

@@ -237,7 +237,7 @@ class PostgresLogReader:
                     break
             self._merge(batch, transaction)
             if is_quiet and batch.has_content:
-                is_quiet, deadline = False, min(deadline, monotonic() + limits.seconds)
+                is_quiet, deadline = False, monotonic() + limits.seconds
         return self._ended(batch, self._position.at(self._lsn))
 
     def read_until(self, end: Position) -> LogBatch:
