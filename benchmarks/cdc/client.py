@@ -30,6 +30,7 @@ from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.source.source import Source
 from headwater.client import connect
 from headwater.client.lake import Lake
+from headwater.storage.process_memory import keep_objects, keep_released_memory
 
 _TARGET = "followed"
 _Rows = dict[int, tuple[TableShape, PackedRows]]
@@ -93,6 +94,9 @@ def export(request: Mapping[str, object]) -> Callable[[], int]:
 
 def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
     """The pipeline of a folder, with a lake of its own."""
+    # As `headwater cdc` does.
+    keep_objects()
+    keep_released_memory()
     lake = connect(str(request["folder"]))
     settings = PipelineSettings(
         "bench",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -51,16 +49,13 @@ from headwater.server.tracing import Tracing
 from headwater.storage.clock import Moment
 from headwater.storage.errors import Unavailable
 from headwater.storage.files.access import FileAccess
+from headwater.storage.process_memory import keep_objects, return_large_blocks
 from headwater.storage.runtime import SYSTEM_RUNTIME, Runtime
 from headwater.storage.steps import watching_steps
 
 __all__ = ["catalogs_on", "open_database", "run"]
 
 _LOG = logging.getLogger("headwater.server")
-# Objects made before they are looked through for garbage: some hundred requests' worth.
-_GARBAGE_THRESHOLD = 10_000
-# An option of glibc's mallopt, and its initial value.
-_M_MMAP_THRESHOLD, _MAPPED_BLOCK_BYTES = -3, 128 * 1024
 # A worker that has not begun to answer by then never will.
 _START_SECONDS = 600
 # Likewise one that has answered before: a request may keep the interpreter for some seconds.
@@ -330,23 +325,9 @@ def _application(
         )
         # What is there now stays: to look through it again and again for what is garbage would
         # hold up every request that comes meanwhile.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_GARBAGE_THRESHOLD)
-        _keep_large_blocks_apart()
+        keep_objects()
+        return_large_blocks()
         yield app
-
-
-def _keep_large_blocks_apart() -> None:
-    """Have glibc return the memory of large request bodies to the system once they are released.
-
-    It maps large blocks by themselves, but raises the size from which it does so to that of the
-    largest block released so far. Later bodies share the heap then, whose pages go back only from
-    its end.
-    """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(_M_MMAP_THRESHOLD, _MAPPED_BLOCK_BYTES)
 
 
 @contextmanager

@@ -276,7 +276,10 @@ def _follow(lake: Lake, options: PipelineOptions, interval: float) -> None:
     from headwater.cdc.service.display import show
     from headwater.cdc.service.metrics import serving_metrics
     from headwater.cdc.service.running import start
+    from headwater.storage.process_memory import keep_objects, keep_released_memory
 
+    keep_objects()
+    keep_released_memory()
     with (
         start(lake, options) as pipeline,
         _stopped_by_signals(pipeline),
