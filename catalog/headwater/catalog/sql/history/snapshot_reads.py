@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.page import Page
 from headwater.catalog.model.snapshots import SnapshotInfo
 from headwater.catalog.sql.database.context import CatalogContext
 from headwater.catalog.sql.database.models import SnapshotRow
+from headwater.catalog.sql.database.prepared import Prepared
 from headwater.catalog.sql.history.branch_history import forgotten_up_to
 from headwater.catalog.sql.outbox.mirror_files import PlaceTaken, numbered_files
 from headwater.catalog.sql.outbox.outbox import Outbox
@@ -99,6 +100,21 @@ def snapshot_not_found(identifier: Identifier, version: str) -> NotFound:
 # The digits of a long.
 _MAX_NUMBER_DIGITS = 19
 
+# Each write asks several times.
+_FINDING = Prepared(
+    select(
+        SnapshotRow.document,
+        SnapshotRow.record_count,
+        SnapshotRow.file_size_in_bytes,
+        SnapshotRow.file_count,
+        SnapshotRow.last_file_creation_time,
+    ).where(
+        SnapshotRow.table_id == bindparam("table_id"),
+        SnapshotRow.branch == bindparam("branch"),
+        SnapshotRow.snapshot_id == bindparam("snapshot_id"),
+    )
+)
+
 
 class SnapshotReads:
     """Reads the snapshots of one warehouse's tables.
@@ -130,18 +146,11 @@ class SnapshotReads:
 
     def _info(self, record: TableRecord) -> SnapshotInfo | None:
         with self._context.database.read() as connection:
-            row = connection.execute(
-                select(
-                    SnapshotRow.document,
-                    SnapshotRow.record_count,
-                    SnapshotRow.file_size_in_bytes,
-                    SnapshotRow.file_count,
-                    SnapshotRow.last_file_creation_time,
-                ).where(
-                    SnapshotRow.table_id == record.id,
-                    SnapshotRow.branch == record.branch,
-                    SnapshotRow.snapshot_id == record.snapshot_id,
-                )
+            row = _FINDING.run(
+                connection,
+                table_id=record.id,
+                branch=record.branch,
+                snapshot_id=record.snapshot_id,
             ).one_or_none()
         if row is None:
             return None
