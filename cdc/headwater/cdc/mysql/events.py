@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import mmap
 import struct
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
+
+# Four times as fast as Python's own: of each event that is not followed it is half of the work.
+from isal.isal_zlib import crc32
 
 from headwater.storage.errors import CorruptData, Unsupported
 
@@ -218,7 +220,7 @@ class EventDecoder:
         view = memoryview(data)
         end = len(view)
         # Most logs have small events, so what is done for each of them is kept to a minimum.
-        unpack, types, new, crc32 = HEADER.unpack_from, _TYPES, tuple.__new__, zlib.crc32
+        unpack, types, new = HEADER.unpack_from, _TYPES, tuple.__new__
         while end - start >= HEADER_BYTES + gap:
             start += gap
             timestamp, code, server_id, size, next_position, flags = unpack(view, start)
@@ -244,7 +246,7 @@ class EventDecoder:
         covered = bytearray(event[:-CHECKSUM_BYTES])
         if code == EventType.FORMAT_DESCRIPTION:
             covered[_FLAGS_OFFSET] &= ~IN_USE_FLAG
-        actual = zlib.crc32(covered)
+        actual = crc32(covered)
         expected = int.from_bytes(event[-CHECKSUM_BYTES:], "little")
         if actual != expected:
             raise CorruptData(
