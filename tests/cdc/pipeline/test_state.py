@@ -13,6 +13,7 @@ import pytest
 from headwater.catalog.model.catalog import Catalog
 from headwater.cdc.pipeline.state import (
     STATE_TABLE,
+    Backlog,
     BatchPlan,
     PipelineState,
     TablePhase,
@@ -70,6 +71,56 @@ def test_a_plan_is_read_as_it_was_recorded(lake: Lake, state: PipelineState) -> 
     assert latest is not None
     assert latest.properties["cdc.position"] == "0-1-12"
     assert len(table.snapshots()) == 2
+
+
+def test_tables_that_are_behind(lake: Lake, state: PipelineState) -> None:
+    backlog = Backlog("0-1-5", prepared=("X'61','',1",))
+    quarantined = TableState(
+        "lake.items", TablePhase.QUARANTINED, "0-1-5", "a date", backlog=backlog
+    )
+    behind = replace(
+        quarantined,
+        phase=TablePhase.CATCHING_UP,
+        reason=None,
+        backlog=replace(backlog, until="0-1-7"),
+    )
+    state.record(replace(FIRST, tables={"shop.items": quarantined}))
+    state.record(replace(SECOND, tables={"shop.items": behind}))
+    plan = PipelineState.open(lake, "lake", "shop").plan()
+    assert plan is not None
+    assert plan.tables == {"shop.items": behind}
+    assert not behind.is_followed
+    with pytest.raises(Invalid, match="is in phase catching-up, and has no backlog"):
+        replace(behind, backlog=None)
+
+
+def test_a_state_of_an_earlier_version(lake: Lake, state: PipelineState) -> None:
+    """It has neither backlogs nor files of the log."""
+    value = '{"target":"lake.items","phase":"quarantined","position":"0-1-5","reason":"a date"}'
+    plan = '{"number":0,"start":null,"end":"0-1-8"}'
+    rows = [("plan", plan), ("table:shop.items", value)]
+    lake.table(f"lake.{STATE_TABLE}").write(
+        pa.table({
+            "pipeline": ["shop"] * 2,
+            "item": [item for item, _ in rows],
+            "value": [value for _, value in rows],
+        })
+    )  # fmt: skip
+    recorded = state.plan()
+    assert recorded is not None
+    assert recorded.tables["shop.items"].backlog is None
+    assert (state.log_file(), state.tagged()) == (None, [])
+
+
+def test_what_is_kept_besides_plans(lake: Lake, state: PipelineState) -> None:
+    state.record(FIRST)
+    state.save_log_file("1/1764377081/log.000003")
+    state.save_tagged([100, 200])
+    again = PipelineState.open(lake, "lake", "shop")
+    assert again.plan() == FIRST
+    assert (again.log_file(), again.tagged()) == ("1/1764377081/log.000003", [100, 200])
+    again.save_log_file(None)
+    assert PipelineState.open(lake, "lake", "shop").log_file() is None
 
 
 def test_the_first_plan_under_a_number_counts(lake: Lake, state: PipelineState) -> None:
