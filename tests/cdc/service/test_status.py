@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
+from headwater.cdc.pipeline.state import (
+    Backlog,
+    BatchPlan,
+    PipelineState,
+    TablePhase,
+    TableState,
+)
 from headwater.client import Lake
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Conflict, Invalid, NotFound
 
 SETTINGS = PipelineSettings("shop", "mysql://u@127.0.0.1:1", "lake", ("shop.*",))
 STATES = {
@@ -55,6 +62,29 @@ def test_a_batch_counts_when_all_tables_have_it(lake: Lake, state: PipelineState
     logs, orders = status.tables
     assert (logs.phase, logs.reason, logs.batch) == ("quarantined", "it has a POINT", None)
     assert (orders.phase, orders.reason, orders.batch) == ("streaming", None, 1)
+
+
+def test_tables_that_cannot_catch_up(lake: Lake, state: PipelineState) -> None:
+    for table, error, message in (
+        ("shop.x", Invalid, r"does not follow table 'shop\.x'"),
+        ("shop.orders", Invalid, "phase streaming; only a quarantined table catches up"),
+        ("shop.logs", Conflict, r"position of its rows .* not known.*cdc resnapshot shop\.logs"),
+    ):
+        with pytest.raises(error, match=message):
+            lake.cdc.catchup(table)
+    state.save_settings(replace(SETTINGS, source="postgresql://u@127.0.0.1:1/d").stored())
+    behind = replace(STATES["shop.logs"], backlog=Backlog("1/1/0/9"))
+    state.record(BatchPlan(2, "0-1-9", "0-1-9", {"shop.logs": behind}))
+    with pytest.raises(Conflict, match=r"PostgreSQL deletes the log.* resnapshot shop\.logs"):
+        lake.cdc.catchup("shop.logs")
+    assert state.requests() == {}
+
+
+def test_a_table_that_catches_up_says_where_it_is(lake: Lake, state: PipelineState) -> None:
+    behind = TableState("lake.logs", TablePhase.CATCHING_UP, "0-1-7", backlog=Backlog("0-1-8"))
+    state.record(BatchPlan(2, "0-1-9", "0-1-12", {"shop.logs": behind}))
+    ((logs,),) = (status.tables for status in lake.cdc.status())
+    assert (logs.phase, logs.reason) == ("catching-up", "its rows are those of '0-1-8'")
 
 
 def test_which_pipeline_is_meant(lake: Lake, state: PipelineState) -> None:

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.service.sources import is_postgres
 from headwater.cdc.service.status import StoredPipeline
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, Unavailable
 
@@ -108,16 +109,24 @@ def request_catchup(
     """
     states = pipeline.plan().tables
     known = _known(pipeline, tables)
+    keeps_log = not is_postgres(pipeline.started_with().source)
     for table in tables:
         state = states[known[table]]
         if state.phase is not TablePhase.QUARANTINED:
             raise Invalid(
                 f"table {table} is in phase {state.phase}; only a quarantined table catches up"
             )
-        if state.backlog is None:
+        problem = None
+        if not keeps_log:
+            problem = "PostgreSQL deletes the log that the other tables have had"
+        elif state.backlog is None:
+            problem = (
+                "the position of its rows in the log is not known, as they were being read when "
+                "it was quarantined"
+            )
+        if problem is not None:
             raise Conflict(
-                f"table {table} cannot catch up: the position of its rows in the log is not known, "
-                "as they were being read when it was quarantined; read it again: headwater cdc "
+                f"table {table} cannot catch up: {problem}; read it again: headwater cdc "
                 f"resnapshot {table}"
             )
     requests = {f"catchup:{known[table]}": "" for table in tables}
