@@ -95,6 +95,11 @@ test-postgresql: $(READY) ## Run the tests on PostgreSQL; fails if its programs 
 test-cdc-postgresql: $(READY) ## Follow PostgreSQL servers; fails if its programs are missing
 	@$(PYTEST) $(SHARED) -m "cdc_postgresql and not slow" --must-run=postgresql $(ARGS)
 
+.PHONY: test-cdc-tasks
+test-cdc-tasks: $(READY) ## Follow MariaDB and PostgreSQL servers with all ranges and changes as tasks of an executor
+	@HEADWATER_TEST_CDC_TASKS=1 $(PYTEST) $(SHARED) tests/cdc/pipeline tests/cdc/postgres \
+		-m "(mariadb or cdc_postgresql) and not slow" --must-run=mariadb --must-run=cdc_postgresql $(ARGS)
+
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing
 	@$(PYTEST_ON_DISK) $(SHARED) -m "mariadb and not slow" --must-run=mariadb $(ARGS)

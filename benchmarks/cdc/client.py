@@ -30,6 +30,7 @@ from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.source.source import Source
 from headwater.client import connect
 from headwater.client.lake import Lake
+from headwater.storage.jobs.executor import ParallelExecutor
 from headwater.storage.process_memory import keep_objects, keep_released_memory
 
 _TARGET = "followed"
@@ -98,15 +99,34 @@ def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
     keep_objects()
     keep_released_memory()
     lake = connect(str(request["folder"]))
+    cores = request.get("spark_cores")
+    executor = None if cores is None else _spark_executor(int(str(cores)))
     settings = PipelineSettings(
         "bench",
         "bench",
         _TARGET,
         (str(request["table"]),),
-        table_options={"bucket": "1"},
+        table_options={"bucket": str(request.get("bucket", "1"))},
         batch_bytes=int(str(request["batch_bytes"])),
     )
-    return Pipeline(lake, _opener(request), settings), lake
+    return Pipeline(lake, _opener(request), settings, executor), lake
+
+
+def _spark_executor(cores: int) -> ParallelExecutor:
+    """Spark's tasks, in processes that have begun."""
+    from headwater.spark.jobs.executor import SparkExecutor
+    from headwater.spark.session import local_session
+
+    executor = SparkExecutor(local_session(cores=cores))
+    list(executor.run(_loaded, range(4 * cores)))
+    return executor
+
+
+def _loaded(number: int) -> int:
+    """Let the process of a task load what it needs."""
+    import headwater.cdc.pipeline.range_tasks  # noqa: F401
+
+    return number
 
 
 def _opener(request: Mapping[str, object]) -> Callable[[], Source]:

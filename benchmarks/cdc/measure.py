@@ -6,8 +6,9 @@ is its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from threading import Event, Thread
@@ -44,6 +45,8 @@ _BATCH_BYTES = 128 << 20
 # A batch ends with the transaction that reaches its limit: a bit less than a quarter ends in time.
 _SHARE = 0.9
 _MAX_MEBIBYTES = 1000
+# The server has the same cores.
+_TASKS_FASTER = 1.0
 
 
 @dataclass
@@ -148,6 +151,7 @@ class ChangeDataCapture:
             )
             assert ours.rows == read.rows == self.rows
             self._faster(line, ours, _one_after_the_other(read, written), 0.7)
+        self._snapshot_by_tasks(side)
         run = one_by_one(side, 1, self.say)
         peak = run.peak_mebibytes
         result = Measurement(
@@ -156,6 +160,26 @@ class ChangeDataCapture:
             f"{_MAX_MEBIBYTES:,} MiB",
             peak / _MAX_MEBIBYTES,
             most=1,
+        )
+        self.say(str(result))
+        self._results.append(result)
+
+    def _snapshot_by_tasks(self, side: Side) -> None:
+        """A snapshot by Spark's tasks on all cores, by the wall: its processes are many."""
+        cores = os.cpu_count() or 1
+        # Buckets that grow with the rows, as users have them.
+        more = {**side.more, "bucket": "-1"}
+        by_tasks, by_one = self._turns(
+            replace(side, more={**more, "spark_cores": str(cores)}), replace(side, more=more)
+        )
+        assert by_tasks.rows == by_one.rows == self.rows
+        ours, reference = by_tasks.time("wall"), by_one.time("wall")
+        result = Measurement(
+            f"snapshot by Spark's tasks on {cores} cores, beside one process, by the wall",
+            f"{self.rows / ours / 1000:,.1f} k/s",
+            f"{self.rows / reference / 1000:,.1f} k/s",
+            reference / ours,
+            least=_TASKS_FASTER,
         )
         self.say(str(result))
         self._results.append(result)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from headwater.spark.jobs.executor import SparkExecutor
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unavailable
 
 pytestmark = pytest.mark.spark
 
@@ -40,3 +42,26 @@ def test_only_so_many_tasks_run_at_once(spark: SparkSession, size: int) -> None:
     done = list(SparkExecutor(spark, at_once=2).run(work, [bytes([at]) * size for at in range(5)]))
     assert sorted(number for number, _ in done) == [0, 1, 2, 3, 4]
     assert {partition for _, partition in done} == {0, 1}
+
+
+def test_tasks_whose_process_ends_are_lost(spark: SparkSession) -> None:
+    def work(task: int) -> int:
+        if task == 1:
+            os._exit(1)
+        return task
+
+    executor = SparkExecutor(spark)
+    with pytest.raises(Unavailable, match="Spark lost tasks and gave up"):
+        list(executor.run(work, range(3)))
+    # The session goes on.
+    assert sorted(executor.run(work, [0, 2])) == [0, 2]
+    assert executor.at_once >= 1
+
+
+def test_other_errors_of_tasks_are_what_they_are(spark: SparkSession) -> None:
+    def work(task: int) -> int:
+        raise ZeroDivisionError(f"task {task}")
+
+    with pytest.raises(Exception, match="ZeroDivisionError: task 0") as raised:
+        list(SparkExecutor(spark).run(work, [0]))
+    assert not isinstance(raised.value, Unavailable)

@@ -41,15 +41,17 @@ class EndingLake:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._inner, name)
-        if name not in (self._step, "table"):
+        # Rows are written at once, or in steps.
+        is_step = name.removesuffix("_steps") == self._step
+        if not is_step and name != "table":
             return real
 
         def call(*arguments: Any, **options: Any) -> Any:
             is_it = self._is_table or self._subject == str(arguments[0])
-            if name == self._step and is_it and not self._is_done:
+            if is_step and is_it and not self._is_done:
                 self._end()
             result = real(*arguments, **options)
-            if name == self._step and is_it and self._is_done:
+            if is_step and is_it and self._is_done:
                 self._end()
             if name == "table" and is_it:
                 return type(self)(

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.cdc.task_executors import chosen_executor, with_small_tasks
 from tests.conftest import postgresql_server
 
 from headwater.cdc.model.tables import TableName
@@ -99,9 +100,9 @@ class Follower:
     def __init__(self, database: PostgresDatabase, lake: Lake) -> None:
         self.database, self.lake = database, lake
         self.address = Address.from_url(database.url)
-        self.settings = PipelineSettings(
-            "shop", database.url, "lake", ("public.*",), batch_seconds=0.3
-        )
+        settings = PipelineSettings("shop", database.url, "lake", ("public.*",), batch_seconds=0.3)
+        self.settings = with_small_tasks(settings)
+        self.executor = chosen_executor()
 
     def change(self, **settings: object) -> None:
         """Change the settings of the next run."""
@@ -110,7 +111,7 @@ class Follower:
     def pipeline(self) -> Pipeline:
         """A pipeline that was not run yet."""
         connect_to = partial(PostgresSource, self.address, self.settings.name)
-        return Pipeline(self.lake, connect_to, self.settings)
+        return Pipeline(self.lake, connect_to, self.settings, self.executor)
 
     def once(self) -> set[str]:
         """Commit all that the source has; the tables that were read besides their log."""

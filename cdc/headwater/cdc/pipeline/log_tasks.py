@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 
@@ -79,20 +80,22 @@ def write_log_rows(
         Unavailable: A task was lost.
     """
     total = sum(run.size for run in runs)
-    # Not smaller, as each task takes time to begin.
-    part_bytes = max(total // executor.at_once, settings.task_bytes // 2)
-    parts = [part for run in runs for part in run.parts(part_bytes)]
-    writes = steps.tasks(len(parts), total // _MIN_ROW_BYTES)
-    tasks = [
-        _LogTask(table, part, settings.bad_dates, write)
-        for part, write in zip(parts, writes, strict=True)
-    ]
+    # Rows that are sent are in memory; and each task takes time to begin.
+    size = min(total, settings.memory_bytes) // executor.at_once
+    size = max(size, settings.task_bytes // 2)
+    parts = (part for run in runs for part in run.parts(size))
     rows = 0
     unclear: list[pa.Table] = []
-    for outcome in executor.run(_write_part, tasks):
-        steps.add(outcome.files)
-        rows += outcome.rows
-        unclear += outcome.unclear_keys
+    while sent := list(islice(parts, executor.at_once)):
+        writes = steps.tasks(len(sent), sum(part.size for part in sent) // _MIN_ROW_BYTES)
+        tasks = [
+            _LogTask(table, part, settings.bad_dates, write)
+            for part, write in zip(sent, writes, strict=True)
+        ]
+        for outcome in executor.run(_write_part, tasks):
+            steps.add(outcome.files)
+            rows += outcome.rows
+            unclear += outcome.unclear_keys
     return LogOutcome(rows, unclear)
 
 

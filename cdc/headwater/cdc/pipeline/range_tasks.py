@@ -164,6 +164,8 @@ class TaskFeed:
         """Stop when the tasks have ended that run."""
         self._closing.set()
         self._aborted.set()
+        # Nobody needs the result; or the writer has failed before it began.
+        self._ended.set()
 
     def result(self) -> FeedResult:
         """How far it came; waits for its tasks."""
@@ -178,8 +180,7 @@ class TaskFeed:
             Unavailable: It was given up.
         """
         try:
-            # A table that is another one than expected is read in one of the next batches.
-            with suppress(Conflict), closing(self._divide()) as ranges:
+            with closing(self._divide()) as ranges:
                 while self._write_step(steps, ranges):
                     pass
         finally:
@@ -188,7 +189,8 @@ class TaskFeed:
             raise Unavailable(f"ranges of {self._table.name} were given up")
 
     def _divide(self) -> Generator[KeyRange]:
-        with self._source.consistent_read(self._seen) as read:
+        # A table that is another one than expected is read in one of the next batches.
+        with suppress(Conflict), self._source.consistent_read(self._seen) as read:
             yield from read.key_ranges(
                 self._table, self._settings.task_rows, self._after, self._planned or None
             )

@@ -73,8 +73,12 @@ class SparkExecutor:
                 numbers = self._spark.range(0, len(pickled), 1, parts)
                 frame = numbers.mapInArrow(partial(_performed, work, pickled), _OUTCOME)
             else:
-                rows = list(enumerate(pickled))
-                listed = self._spark.createDataFrame(rows, "number INT, task BINARY")
+                numbers_of_tasks = pa.array(range(len(pickled)), pa.int32())
+                # Each in a column's chunk of its own: together they may be too large for one.
+                column = pa.chunked_array([pa.array([task], pa.binary()) for task in pickled])
+                listed = self._spark.createDataFrame(
+                    pa.table([numbers_of_tasks, column], ["number", "task"])
+                )
                 spread = listed.repartitionById(
                     parts, sf.pmod(sf.col("number"), sf.lit(parts))
                 ).select("task")
