@@ -15,7 +15,7 @@ from headwater.cdc.ddl import (
     Syntax,
     interpret,
 )
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.compression import expand
 from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query, parse_rotation
 from headwater.cdc.mysql.file_positions import FilePosition, LogFiles
@@ -178,8 +178,13 @@ class MySQLLogReader:
         self._log_file: LogFile | None = None
         self._bytes_after = bytes_after
 
-    def follow(self, tables: Mapping[TableName, int | None]) -> None:
+    def follow(
+        self,
+        tables: Mapping[TableName, int | None],
+        known: Callable[[TableName], SourceTable | None] = lambda _: None,
+    ) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected."""
+        del known
         self._tables = frozenset(tables)
 
     @property

@@ -475,7 +475,11 @@ class _Session:
         return not self._state.requests().keys() <= set(self._obeyed_requests)
 
     def _follow(self, reader: LogReader, states: States) -> None:
-        reader.follow({name: state.id for name, state in states.items() if state.is_followed})
+        followed = {name: state for name, state in states.items() if state.is_followed}
+        reader.follow(
+            {name: state.id for name, state in followed.items()},
+            lambda name: followed[name].source_table(name) if name in followed else None,
+        )
         self._progress.states(states)
 
     def _obeyed(self, states: States) -> States:

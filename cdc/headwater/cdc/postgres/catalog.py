@@ -349,7 +349,12 @@ def _columns(
 ) -> Mapping[int, Sequence[ColumnDefinition]]:
     tables = _by_first(server.rows(_COLUMNS, [list(oids)]))
     rows = [row for table in tables.values() for row in table]
-    types = read_types(server, {(int(str(row[2])), int(str(row[3]))) for row in rows})
+    numbers = {(int(str(row[2])), int(str(row[3]))) for row in rows}
+    types = read_types(server, numbers)
+    if numbers - types.keys():
+        raise Conflict(
+            f"the source at {server.address} dropped types while tables were read; read them again"
+        )
     return {oid: tuple(_column(row, types) for row in table) for oid, table in tables.items()}
 
 

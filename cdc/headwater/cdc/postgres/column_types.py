@@ -57,13 +57,13 @@ def read_types(
         numbers: ``atttypid`` and ``atttypmod`` of columns.
 
     Returns:
-        The types as `types.parse_source_type` reads them.
+        The types as `types.parse_source_type` reads them, without those that do not exist any more.
 
     Raises:
         Unavailable: The server does not answer.
     """
     types = _closed(server, {oid for oid, _ in numbers})
-    resolved = {key: _resolve(types, *key) for key in numbers}
+    resolved = {key: _resolve(types, *key) for key in numbers if key[0] in types}
     needed = sorted({(type_.oid, type_.modifier) for type_ in resolved.values()})
     oids, modifiers = [oid for oid, _ in needed], [modifier for _, modifier in needed]
     rows = server.rows(_NAMES, [oids, modifiers])

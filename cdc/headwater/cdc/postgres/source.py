@@ -26,7 +26,7 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
-from headwater.cdc.postgres.relations import PartitionSeen, Redefined
+from headwater.cdc.postgres.relations import PartitionSeen, Redefined, Relation
 from headwater.cdc.postgres.server import Address, PostgresServer, explained
 from headwater.cdc.postgres.slots import (
     LogSource,
@@ -381,12 +381,15 @@ class PostgresSource:
         if isinstance(change, Redefinition) and change.definition.name == now.name:
             return change.definition == now
         if isinstance(change, Redefined) and change.table == now.name:
-            return self._described(change) == [(c.name, c.source_type) for c in now.columns]
+            return self.described(change.relation) == [(c.name, c.source_type) for c in now.columns]
         return True
 
-    def _described(self, change: Redefined) -> list[tuple[str, str]]:
-        """The names and types of a table's columns, as the log describes them."""
-        columns = change.relation.columns
+    def described(self, relation: Relation) -> list[tuple[str, str]]:
+        """The names and types of a table's columns, as the log describes them.
+
+        A type that does not exist any more has no name.
+        """
+        columns = relation.columns
         types = read_types(self._server, {(c.type_oid, c.modifier) for c in columns})
         return [(c.name, types.get((c.type_oid, c.modifier), "")) for c in columns]
 

@@ -10,14 +10,14 @@ twice, or to compare it twice with what the log describes, makes no difference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
 from psycopg import Connection
 
 from headwater.cdc.ddl import Change, CreateTable, RenameTables, Truncate
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.postgres.log_chunks import LogChunks
 from headwater.cdc.postgres.log_stream import LogStream
 from headwater.cdc.postgres.messages import (
@@ -33,9 +33,16 @@ from headwater.cdc.postgres.messages import (
 )
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
-from headwater.cdc.postgres.relations import PartitionSeen, Redefined, Relation, parse_relation
+from headwater.cdc.postgres.relations import (
+    PartitionSeen,
+    Redefined,
+    Relation,
+    ReplicaIdentity,
+    parse_relation,
+)
 from headwater.cdc.postgres.rows import Convert, LogTableRows
 from headwater.cdc.postgres.slots import LogSource, check_slot
+from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch
 from headwater.cdc.source.positions import Position
 from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
@@ -50,6 +57,9 @@ class LogObserver(Protocol):
 
     def received(self, numbers: Collection[int]) -> None:
         """Note the numbers of transactions that batches have."""
+
+    def described(self, relation: Relation) -> Sequence[tuple[str, str]]:
+        """The names and types of a table's columns, as the log describes them."""
 
     def bytes_after(self, lsn: int) -> int:
         """How many bytes of the log follow a place in it."""
@@ -110,7 +120,7 @@ class PostgresLogReader:
         convert: Makes values of the lake from the log's text.
         known: Tables as they were described before; a description that differs is a change, and so
             is each first one of another table.
-        observer: Is told what was read.
+        observer: Is told what was read, and asked what descriptions mean.
     """
 
     def __init__(
@@ -135,6 +145,7 @@ class PostgresLogReader:
         self._held: deque[_Transaction] = deque()
         self._tables: Collection[TableName] = ()
         self._followed: Mapping[int, TableName] = {}
+        self._known: Callable[[TableName], SourceTable | None] = lambda _: None
         # As this stream describes them; None is a table that is not selected.
         self._relations: dict[int, Relation | None] = {}
         # The last description of each selected table, by OID and by name.
@@ -147,13 +158,18 @@ class PostgresLogReader:
         self._described: list[Relation] = []
         self._seen_partitions: set[int] = set()
 
-    def follow(self, tables: Mapping[TableName, int | None]) -> None:
+    def follow(
+        self,
+        tables: Mapping[TableName, int | None],
+        known: Callable[[TableName], SourceTable | None] = lambda _: None,
+    ) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected.
 
         Args:
             tables: The tables with their OIDs, as far as these are known.
+            known: Tables as they are known. A first description that agrees is not a change.
         """
-        self._tables = frozenset(tables)
+        self._tables, self._known = frozenset(tables), known
         self._followed = {oid: name for name, oid in tables.items() if oid is not None}
 
     @property
@@ -349,7 +365,7 @@ class PostgresLogReader:
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *(change for each in transaction.redefined.values() for change in self._told(each)),
-            *(seen for seen in transaction.partitions if seen.table in self._tables),
+            *(seen for seen in transaction.partitions if self._is_first(seen)),
             *(Truncate(relation.name) for relation in truncated if relation is not None),
         ]
 
@@ -365,6 +381,8 @@ class PostgresLogReader:
             return
         elif before is None and redefined.table not in self._tables:
             yield CreateTable(redefined.table)
+        elif before is None and self._is_known(redefined.relation):
+            return
         elif redefined.is_other_table:
             yield CreateTable(redefined.table, or_replace=True)
         elif before is not None and before.name != redefined.table:
@@ -372,6 +390,24 @@ class PostgresLogReader:
             yield redefined
         else:
             yield redefined
+
+    def _is_first(self, seen: PartitionSeen) -> bool:
+        """Whether it is not known yet that a followed table has a partition."""
+        table = self._known(seen.table)
+        if table is None or table.storage is None:
+            return seen.table in self._tables
+        return seen.partition not in TableStorage.from_json(table.storage).parts
+
+    def _is_known(self, relation: Relation) -> bool:
+        """Whether a table is known as it is described."""
+        table = self._known(relation.name)
+        if table is None or self._observer is None or table.id != relation.oid:
+            return False
+        identity = {column.name for column in relation.columns if column.is_key}
+        if relation.identity is not ReplicaIdentity.FULL and identity != set(table.primary_key):
+            return False
+        columns = [(column.name, column.source_type) for column in table.columns]
+        return self._observer.described(relation) == columns
 
     # Messages ---------------------------------------------------------------------------------
 

@@ -160,11 +160,16 @@ class LogReader(Protocol):
     def position(self) -> Position:
         """The end of the last batch."""
 
-    def follow(self, tables: Mapping[TableName, int | None]) -> None:
+    def follow(
+        self,
+        tables: Mapping[TableName, int | None],
+        known: Callable[[TableName], SourceTable | None] = lambda _: None,
+    ) -> None:
         """Choose the tables whose rows the next batch has, among those that are selected.
 
         Args:
             tables: The tables with the numbers that they keep, where the source has such.
+            known: Tables as they are known; None where that is not so.
         """
 
     def read_batch(
