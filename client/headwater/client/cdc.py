@@ -30,6 +30,12 @@ class FollowOptions(TypedDict, total=False):
     table_suffix_db: Mapping[str, str] | Sequence[str]
     table_mapping: Mapping[str, str] | Sequence[str]
     merge_shards: bool
+    partition_keys: Mapping[str, Sequence[str] | str] | Sequence[str] | str
+    multiple_table_partition_keys: Mapping[str, Sequence[str] | str] | Sequence[str] | str
+    primary_keys: Mapping[str, Sequence[str] | str] | Sequence[str] | str
+    computed_column: Sequence[str] | str
+    metadata_column: Sequence[str] | str
+    metadata_column_prefix: str
     name: str
     password: str
     password_file: str | os.PathLike[str]

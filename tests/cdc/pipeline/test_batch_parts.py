@@ -21,8 +21,9 @@ TABLE = SourceTable(TableName("shop", "t"), (SourceColumn("a", "int", parse_type
 @pytest.mark.parametrize("gives_up", ["abort", "read_again"])
 def test_a_part_that_waits_is_given_up(lake: Lake, gives_up: str) -> None:
     settings = PipelineSettings("shop", "mysql://test", "lake", ("shop.*",))
-    Targets(lake, settings).create("lake.t", TABLE)
-    part = AppendPart(lake.table("lake.t"), TABLE, settings)
+    targets = Targets(lake, settings)
+    targets.create("lake.t", TABLE)
+    part = AppendPart(lake.table("lake.t"), targets.mapping("lake.t", TABLE), settings)
     with ThreadPoolExecutor(1) as threads:
         committed = threads.submit(part.commit, "user", 1, dict)
         assert not committed.done()

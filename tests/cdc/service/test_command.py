@@ -166,6 +166,27 @@ def test_check_lists_findings_and_creates_nothing(
         assert lake.list_tables("lake") == []
 
 
+def test_options_have_paimons_names(
+    headwater: Headwater, arguments: list[str], place: Path, store: SourceServer
+) -> None:
+    layout = ("--table_prefix", "ods_", "--metadata_column", "table_name", "--partition_keys=item")
+    computed = ("--computed_column", "big=upper(item)", "--table_conf", "bucket=-1")
+    result = headwater(*arguments, *layout, *computed, "--once")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "option 'table-conf' is one of Paimon's actions" in " ".join(result.stderr.split())
+    computed = (*computed[:2], "--table-option", "bucket=-1")
+    assert headwater(*arguments, *layout, *computed, "--once").returncode == 0
+    assert headwater("cdc", "verify", "--catalog", str(place)).returncode == 0
+    with connect(place) as lake:
+        rows = lake.table("lake.ods_orders").scan().to_arrow().sort_by("id").to_pylist()
+    assert rows == [
+        {"id": 1, "item": "pen", "big": "PEN", "table_name": "orders"},
+        {"id": 2, "item": "cup", "big": "CUP", "table_name": "orders"},
+    ]
+    command = ("cdc", "check", "file.yaml", "--catalog", str(place), "--table-prefix", "a")
+    assert "give either a file or options" in headwater(*command).stderr
+
+
 def test_the_password_is_not_on_the_command_line(
     headwater: Headwater,
     arguments: list[str],

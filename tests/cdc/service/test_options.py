@@ -61,6 +61,15 @@ def resolve(values: dict[str, Any]) -> None:
         ({"table_mapping": ["orders"]}, "'orders' lacks '='; write name=value once"),
         ({"table_prefix_db": ["a=b", "a=c"]}, "'a=c' is named twice; write name=value once"),
         ({"table_mapping": {"orders": ""}}, "'table-mapping' has 'orders=', which lacks a name"),
+        ({"partition_keys": ["a", "b"]}, "all tables are named twice; name each once"),
+        (
+            {"partition_keys": "t=a", "multiple_table_partition_keys": "t=a"},
+            "the partition keys of table 't' are there twice",
+        ),
+        ({"metadata_column": "op_ts"}, "'op_ts', which is not known of rows that are read from"),
+        ({"metadata_column": "schema_name"}, "'schema_name', which this source does not have"),
+        ({"metadata_column_prefix": "_"}, "'metadata-column-prefix' is there without metadata-col"),
+        ({"computed_column": "dt"}, "option 'computed-column' is 'dt', which is not one; write"),
         ({"mode": "combined"}, "option 'mode' is one of Paimon's actions, which pipelines do not"),
         ({"table_conf": "bucket=4"}, "pipelines do not have; use table-options"),
         ({"tag_batches": 0}, "tag-batches is 0; use 1 or more"),
@@ -113,13 +122,19 @@ def test_names_are_made_and_kept() -> None:
         "table_suffix_db": "shop=_s",
         "table_mapping": ["orders=sales", "crm.orders=people"],
         "merge_shards": False,
+        "partition_keys": ["dt", "orders=dt,hh"],
+        "multiple_table_partition_keys": {"items": ["a"]},
+        "primary_keys": "sales=id,dt",
+        "computed_column": "dt=date_format(at, yyyy-MM-dd)",
+        "metadata_column": "database_name,table_name",
+        "metadata_column_prefix": "_",
     }
     least = {name: value for name, value in LEAST.items() if name != "include"}
     settings = PipelineOptions.parse({**least, **options}).settings()
     assert settings.include == ("*.*",)
     names = [TableName(database, "orders") for database in ("shop", "crm", "old_1")]
-    assert [settings.names.table(name) for name in names] == ["sales", "people", "sales"]
-    assert settings.names.table(TableName("shop", "order_a")) == "ods_shop_order_a_s"
+    assert [settings.layout.names.table(name) for name in names] == ["sales", "people", "sales"]
+    assert settings.layout.names.table(TableName("shop", "order_a")) == "ods_shop_order_a_s"
     again = PipelineSettings.from_stored(settings.name, settings.target, settings.stored())
     assert again == settings
     assert [again.selection().matches(name) for name in names] == [True, True, False]
@@ -127,7 +142,7 @@ def test_names_are_made_and_kept() -> None:
 
 def test_settings_of_earlier_versions_are_read() -> None:
     settings = PipelineOptions.parse(LEAST).settings()
-    later = ("names", "including-tables", "excluding-tables", "including-dbs", "excluding-dbs")
+    later = ("layout", "including-tables", "excluding-tables", "including-dbs", "excluding-dbs")
     stored = {name: value for name, value in settings.stored().items() if name not in later}
     assert PipelineSettings.from_stored(settings.name, settings.target, stored) == settings
 

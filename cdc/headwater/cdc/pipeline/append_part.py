@@ -8,11 +8,11 @@ from contextlib import closing
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
-from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.sink.appended_rows import added_rows, appended_rows, appended_schema
+from headwater.cdc.sink.row_mapping import RowMapping
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.cdc.source.reads import ConsistentRead
 
@@ -27,7 +27,7 @@ class AppendPart(BatchPart):
 
     Args:
         table: The lake's table.
-        lake_table: The source's table, with the types that its columns have in the lake.
+        mapping: How rows of the source's table become the lake's.
         settings: The pipeline's.
         snapshot: Sees the source's table as it is where the batch ends; None appends the log's
             rows.
@@ -36,19 +36,19 @@ class AppendPart(BatchPart):
     def __init__(
         self,
         table: Table,
-        lake_table: SourceTable,
+        mapping: RowMapping,
         settings: PipelineSettings,
         snapshot: ConsistentRead | None = None,
     ) -> None:
         super().__init__(table)
         self.snapshot = snapshot
-        self._lake_table, self._settings = lake_table, settings
+        self._mapping, self._settings = mapping, settings
         self._rows = 0
 
     def commit(self, user: str, number: int, properties: Callable[[], Mapping[str, str]]) -> int:
         """Write the rows and commit them, once; see `BatchPart.commit`."""
         self._wait_until_closed()
-        schema = appended_schema(self._lake_table)
+        schema = appended_schema(self._mapping.target)
         write = self._table.write if self.snapshot is None else self._table.overwrite
         with closing(self._batches(schema)) as batches:
             reader = pa.RecordBatchReader.from_batches(schema, batches)
@@ -58,13 +58,13 @@ class AppendPart(BatchPart):
     def _batches(self, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         bad_dates = self._settings.bad_dates
         if self.snapshot is not None:
-            for batch in self.snapshot.rows(self._lake_table, KeyRange(), bad_dates):
+            for batch in self.snapshot.rows(self._mapping.source, KeyRange(), bad_dates):
                 self._wait_until_closed()
                 self._rows += batch.num_rows
-                yield added_rows(batch, schema)
+                yield added_rows(self._mapping.rows(batch), schema)
             return
-        log_rows = LogRows(self._lake_table, self._runs, bad_dates, keeps_before=True)
+        log_rows = LogRows(self._mapping.source, self._runs, bad_dates, keeps_before=True)
         log_rows.check()
         for batch in log_rows.batches():
             self._rows += batch.num_rows
-            yield appended_rows(batch, schema)
+            yield appended_rows(self._mapping.rows(batch), schema)

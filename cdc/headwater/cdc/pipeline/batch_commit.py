@@ -20,9 +20,10 @@ from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import Reading, TableState, commit_user
+from headwater.cdc.pipeline.state import Reading, TableState
 from headwater.cdc.pipeline.table_part import TablePart
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.row_mapping import RowMapping
 from headwater.cdc.source.log_batches import LogBatch, LogReader
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
@@ -88,7 +89,7 @@ class BatchCommit:
     ) -> None:
         self._executor = executor
         self._source, self._settings, self._targets = source, settings, targets
-        self._cascades, self._user = cascades, commit_user(settings.name)
+        self._cascades = cascades
         self._number, self._states, self._seen = number, states, seen
         self._is_repeated = is_repeated
         self._parts: dict[TableName, BatchPart] = {}
@@ -100,10 +101,13 @@ class BatchCommit:
         self._properties: dict[str, str] = {}
 
     def __enter__(self) -> Self:
+        # Rows that are read wait for the writer, and a table has one writer at a time.
+        read: set[str] = set()
         for name, state in self._states.items():
             if len(self._parts) == self._settings.writers and not self._is_repeated:
                 break
-            if self._reads(state):
+            if self._reads(state) and state.target not in read:
+                read.add(state.target)
                 self._begin(name, state)
         return self
 
@@ -263,7 +267,8 @@ class BatchCommit:
 
     def _is_committed(self, name: TableName) -> bool:
         try:
-            last = self._targets.open(self._states[name].target).last_committed(self._user)
+            table = self._targets.open(self._states[name].target)
+            last = table.last_committed(self._settings.user(name))
         except NotFound:
             return False
         return last is not None and last >= self._number
@@ -302,22 +307,27 @@ class BatchCommit:
 
     def _run(self, name: TableName, part: BatchPart) -> None:
         self._parts[name] = part
-        self._running[name] = self._targets.writers.submit(
-            part.commit, self._user, self._number, lambda: self._properties
-        )
+        writing = self._targets.writing(self._states[name].target)
+
+        def commit() -> int:
+            with writing:
+                user = self._settings.user(name)
+                return part.commit(user, self._number, lambda: self._properties)
+
+        self._running[name] = self._targets.writers.submit(commit)
 
     def _begin_snapshot(self, name: TableName, reader: LogReader, batch: LogBatch) -> None:
         state = self._states[name]
         source_table = state.source_table(name)
         table = self._targets.open(state.target)
-        lake_table = self._targets.lake_table(state.target, source_table)
+        mapping = self._targets.mapping(state.target, source_table)
         read = self._open.enter_context(self._source.exact_read(reader, batch, source_table))
-        self._run(name, AppendPart(table, lake_table, self._settings, read))
+        self._run(name, AppendPart(table, mapping, self._settings, read))
 
     def _part(self, name: TableName, state: TableState, *, reads: bool) -> BatchPart | None:
         table = self._targets.open(state.target)
         source_table = state.source_table(name)
-        if self._is_repeated and (table.last_committed(self._user) or -1) >= self._number:
+        if self._is_repeated and self._is_committed(name):
             # Whether and when the earlier process read single keys is not known.
             settled = self._outcome.ahead[name] = self._source.position()
             if state.reading is not None and reads:
@@ -325,21 +335,21 @@ class BatchCommit:
                 # read again.
                 self._outcome.reads[name] = FeedResult(None, settled, 0)
             return None
-        lake_table = self._targets.lake_table(state.target, source_table)
+        mapping = self._targets.mapping(state.target, source_table)
         if state.is_appended:
-            return AppendPart(table, lake_table, self._settings)
+            return AppendPart(table, mapping, self._settings)
         reading = state.reading
         feed: RangeFeed | TaskFeed | None = None
         deletes = False
         if reads and reading is not None:
             deletes = reading.deletes_now if self._is_repeated else reading.is_all_read
             if not deletes:
-                feed = self._feed(name, table, source_table, lake_table, reading)
+                feed = self._feed(name, table, source_table, mapping, reading)
         return TablePart(
             table,
             self._source,
             source_table,
-            lake_table,
+            mapping,
             self._settings,
             seen=self._seen,
             feed=feed,
@@ -352,15 +362,18 @@ class BatchCommit:
         name: TableName,
         table: Table,
         source_table: SourceTable,
-        lake_table: SourceTable,
+        mapping: RowMapping,
         reading: Reading,
     ) -> RangeFeed | TaskFeed:
         until = reading.until if self._is_repeated else None
         keep = self._cascades.columns(name, self._states)
-        read = (self._source, source_table, lake_table, reading.after, self._seen, self._settings)
+        read = (reading.after, self._seen, self._settings)
         if self._executor is not None and can_be_shared(table.storage):
-            return TaskFeed(*read, self._executor, until=until, keep=keep)
-        return RangeFeed(*read, until=until, keep=keep)
+            return TaskFeed(
+                self._source, source_table, mapping, *read, self._executor, until=until, keep=keep
+            )
+        table_read = (self._source, source_table, mapping.source)
+        return RangeFeed(*table_read, *read, until=until, keep=keep)
 
 
 def commit_properties(number: int, batch: LogBatch) -> dict[str, str]:

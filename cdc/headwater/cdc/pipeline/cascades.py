@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.pipeline.log_rows import LogRows, row_schema
+from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.sink.row_mapping import row_schema
 from headwater.cdc.source.foreign_keys import (
     ForeignKeyAction,
     affected_children,
@@ -217,7 +218,9 @@ class Cascades:
 
     def stored(self, name: TableName, states: States, columns: Sequence[str]) -> list[pl.DataFrame]:
         """Columns of the lake's table, batch by batch."""
-        scan = self._targets.open(states[name].target).scan(columns=list(columns))
+        table, state = states[name].source_table(name), states[name]
+        where = self._targets.mapping(state.target, table).where
+        scan = self._targets.open(state.target).scan(columns=list(columns), where=where)
         return [pl.DataFrame(pa.table(batch)) for batch in scan.to_batches()]
 
 

@@ -172,7 +172,8 @@ class Joining:
         if name in states and states[name].target:
             return None
         for other, state in states.items():
-            if other != name and state.target.lower() == target.lower():
+            is_same = state.target.lower() == target.lower()
+            if other != name and is_same and self._settings.layout.clash(name, other):
                 return f"table {target} of the lake follows {other}; {CLASH_REMEDY}"
         return None
 
@@ -199,6 +200,7 @@ class Joining:
             return quarantined(joined, str(definition), position)
         try:
             if state is not None and state.reason and state.reason.endswith(_REPLACE):
+                self._check_replaceable(name, target)
                 self._targets.drop(target)
             # It may have been made before an interruption, and the source's changed meanwhile.
             if self._targets.is_own(target) or (self._targets.exists(target) and state is not None):
@@ -211,14 +213,26 @@ class Joining:
             return quarantined(joined.with_source(definition), error.message, position)
         return joined.with_source(definition)
 
+    def _check_replaceable(self, name: TableName, target: str) -> None:
+        if self._settings.layout.merges:
+            raise Invalid(
+                f"table {target} of the lake cannot be replaced for {name}: it may have rows of "
+                f"other tables; leave --replace out: headwater cdc resnapshot {name}"
+            )
+
     def _evolve(self, target: str, definition: SourceTable) -> None:
         """Give a table of the lake the columns that the source has now."""
+        if self._settings.layout.merges:
+            self._targets.unite(target, definition)
+            return
         schema = self._targets.open(target).schema
-        if tuple(schema.primary_keys) != tuple(definition.primary_key):
-            key = ", ".join(definition.primary_key)
+        layout = self._settings.layout.layout(definition.name)
+        expanded = layout.expanded(definition)
+        if tuple(schema.primary_keys) != tuple(expanded.primary_key):
+            key = ", ".join(expanded.primary_key)
             raise Invalid(
-                f"table {definition.name} has the primary key ({key}) at the source, and {target} "
-                f"has ({', '.join(schema.primary_keys)}); replace the lake's table: headwater cdc "
+                f"table {definition.name} is to have the primary key ({key}), and {target} has "
+                f"({', '.join(schema.primary_keys)}); replace the lake's table: headwater cdc "
                 f"resnapshot {definition.name} --replace"
             )
         known = [
@@ -229,7 +243,7 @@ class Joining:
         old = SourceTable(
             definition.name, tuple(known), tuple(schema.primary_keys), schema.comment or ""
         )
-        changes = schema_changes(schema, old, definition, narrowing=self._settings.narrowing)
+        changes = schema_changes(schema, old, expanded, narrowing=self._settings.narrowing)
         if changes:
             self._targets.alter(target, *changes)
 

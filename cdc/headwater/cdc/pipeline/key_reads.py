@@ -12,8 +12,9 @@ import pyarrow as pa
 from headwater.catalog.table.table import Table
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.pipeline.log_rows import ReadAgainError, row_schema, with_kind
+from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.sink.comparison import Comparison, Difference
+from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.reads import ConsistentRead
@@ -30,7 +31,7 @@ _KEYS_AT_ONCE = 100_000
 def read_again(
     source: Source,
     table: SourceTable,
-    lake_table: SourceTable,
+    mapping: RowMapping,
     keys: pa.Table,
     seen: Position,
     bad_dates: BadDates,
@@ -40,7 +41,7 @@ def read_again(
     Args:
         source: The source.
         table: The table as it is known.
-        lake_table: The same, with the types that its columns have in the lake.
+        mapping: How its rows become the lake's; it has the source's key.
         keys: The keys, in the lake's types.
         seen: The position that is to be seen at least.
         bad_dates: What to do with dates that the lake does not have.
@@ -52,6 +53,7 @@ def read_again(
         ReadAgainError: The table has other columns meanwhile.
     """
     settled = seen
+    lake_table = mapping.source
     schema = row_schema(lake_table)
     names = list(lake_table.primary_key)
     frame = pl.DataFrame(keys.select(names)).unique()
@@ -62,13 +64,13 @@ def read_again(
             _check(read, table)
             for batch in read.rows_of_keys(lake_table, wanted, bad_dates):
                 present.append(pl.DataFrame(pa.table(batch.select(names))))
-                yield with_kind(batch, RowKind.UPDATE_AFTER, schema)
+                yield mapping.rows(with_kind(batch, RowKind.UPDATE_AFTER, schema))
             settled = settled.union(read.settled())
         absent = part
         if present:
             absent = part.join(pl.concat(present), on=names, how="anti")
         if len(absent):
-            yield _deletes(absent.to_arrow().cast(wanted.schema), lake_table)
+            yield mapping.rows(_deletes(absent.to_arrow().cast(wanted.schema), lake_table))
     return settled
 
 
@@ -76,7 +78,7 @@ def missing_in_source(
     source: Source,
     table: Table,
     source_table: SourceTable,
-    lake_table: SourceTable,
+    mapping: RowMapping,
     seen: Position,
 ) -> Iterator[pa.RecordBatch]:
     """Deletes of the keys of the lake's table that the source lacks.
@@ -85,24 +87,25 @@ def missing_in_source(
         source: The source.
         table: The lake's table, which has all changes up to `seen` and no others.
         source_table: The source's table as it is known.
-        lake_table: The same, with the types that its columns have in the lake.
+        mapping: How its rows become the lake's.
         seen: The position that is to be seen at least.
 
     Raises:
         ReadAgainError: The table has other columns meanwhile.
     """
-    names = list(lake_table.primary_key)
-    columns = [column for column in lake_table.columns if column.name in names]
-    keys = replace(lake_table, columns=tuple(columns))
+    names = list(mapping.target.primary_key)
+    columns = [column for column in mapping.target.columns if column.name in names]
+    read_columns = [each for each in mapping.source.columns if each.name in mapping.identity]
+    read_table = replace(mapping.source, columns=tuple(read_columns))
     schema = pa.schema([(column.name, to_arrow(column.type)) for column in columns])
     with Comparison(names, schema) as comparison:
-        in_lake = table.scan(columns=schema.names).to_batches()
+        in_lake = table.scan(columns=schema.names, where=mapping.where).to_batches()
         comparison.add_lake(batch.cast(schema) for batch in in_lake)
         with source.consistent_read(seen) as read:
             _check(read, source_table)
-            comparison.add_source(read.rows(keys, KeyRange()))
+            comparison.add_source(map(mapping.keys, read.rows(read_table, KeyRange())))
         for batch in comparison.differences().batches(Difference.EXTRA):
-            yield _deletes(pa.table(batch.select(names)), lake_table)
+            yield _deletes(pa.table(batch.select(names)), mapping.target)
 
 
 def _check(read: ConsistentRead, table: SourceTable) -> None:

@@ -12,35 +12,16 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
+from headwater.cdc.sink.row_mapping import row_schema
 from headwater.cdc.source.log_batches import LoggedRows, TableRows
 from headwater.storage.errors import Conflict, Unsupported
-from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
-from headwater.storage.types.data_type import to_arrow
 
-__all__ = ["LogRows", "ReadAgainError", "row_schema", "with_kind"]
+__all__ = ["LogRows", "ReadAgainError"]
 
 
 class ReadAgainError(Conflict):
     """The log does not say what a table has: all of it must be read again."""
-
-
-def row_schema(table: SourceTable) -> pa.Schema:
-    """The Arrow schema of rows of a table, with the column of their kinds."""
-    fields = [pa.field(column.name, to_arrow(column.type)) for column in table.columns]
-    return pa.schema([*fields, pa.field(ROW_KIND_COLUMN, pa.int8())])
-
-
-def with_kind(batch: pa.RecordBatch, kind: RowKind, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows that all have one kind.
-
-    Args:
-        batch: The rows, with the table's columns.
-        kind: Their kind.
-        schema: The schema with the kinds.
-    """
-    kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
-    return pa.RecordBatch.from_arrays([*batch.columns, kinds], schema=schema)
 
 
 @dataclass
@@ -52,6 +33,7 @@ class LogRows:
         runs: The rows, by their shape.
         bad_dates: What to do with dates that the lake does not have.
         keeps_before: Whether the lake's table needs the rows before updates.
+        identity: The columns that decide on a row's key in the lake; by default those of the key.
 
     Attributes:
         unclear_keys: Keys of rows that the log has in part only, once they were read.
@@ -63,9 +45,13 @@ class LogRows:
     runs: Sequence[TableRows]
     bad_dates: BadDates
     keeps_before: bool = False
+    identity: Sequence[str] = ()
     unclear_keys: list[pa.Table] = field(default_factory=list)
     partial: list[pa.Table] = field(default_factory=list)
     rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.identity = self.identity or tuple(self.table.primary_key)
 
     def check(self) -> None:
         """Check that the log's rows have the columns that the pipeline knows.
@@ -93,7 +79,7 @@ class LogRows:
         """
         schema = row_schema(self.table)
         # The row before an update says whether it had another key.
-        keys = () if self.keeps_before else tuple(self.table.primary_key)
+        keys = () if self.keeps_before else tuple(self.identity)
         for run in self.runs:
             for decoded in run.decoded(self.table, self.bad_dates, keys):
                 self.rows += decoded.rows.num_rows + decoded.left_out
@@ -120,10 +106,10 @@ class LogRows:
         return rows if keep.all() else rows.filter(pa.array(keep))
 
     def _changed_keys(self, rows: pa.Table, before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which updates change the key."""
+        """Which updates change the key in the lake."""
         moved = np.zeros(len(before), np.bool_)
         old, new = pa.array(before), pa.array(before + 1)
-        for name in self.table.primary_key:
+        for name in self.identity:
             column = rows.column(name)
             is_other = pc.not_equal(column.take(old), column.take(new))
             moved |= np.asarray(pc.fill_null(is_other, True))
@@ -166,6 +152,11 @@ class LogRows:
         either = lacks[before] | lacks[before + 1]
         lacks[before] = lacks[before + 1] = either
         (places,) = np.nonzero(lacks)
+        if len(places) and set(self.identity) != set(self.table.primary_key):
+            raise ReadAgainError(
+                f"table {self.table.name}: a session wrote parts of rows (a partial image), whose "
+                "keys in the lake are not known; the table is read again"
+            )
         keep[places] = False
         after = np.zeros(len(sets), np.bool_)
         after[before + 1] = True

@@ -9,10 +9,10 @@ from itertools import islice
 import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.null_dates import check_null_dates
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.sink.row_mapping import RowMapping
 from headwater.cdc.source.log_batches import TableRows
 from headwater.storage.jobs.executor import ParallelExecutor
 from headwater.storage.jobs.stepped_write import SteppedWrite, TaskFiles, TaskWrite
@@ -40,7 +40,7 @@ class LogOutcome:
 class _LogTask:
     """Rows that a task decodes and writes; it pickles."""
 
-    table: SourceTable
+    mapping: RowMapping
     run: TableRows
     bad_dates: BadDates
     write: TaskWrite
@@ -60,7 +60,7 @@ def is_large(runs: Sequence[TableRows], settings: PipelineSettings) -> bool:
 
 def write_log_rows(
     steps: SteppedWrite,
-    table: SourceTable,
+    mapping: RowMapping,
     runs: Sequence[TableRows],
     settings: PipelineSettings,
     executor: ParallelExecutor,
@@ -69,7 +69,7 @@ def write_log_rows(
 
     Args:
         steps: The write.
-        table: The source's table, with the types that its columns have in the lake.
+        mapping: How the table's rows become the lake's.
         runs: The rows.
         settings: The pipeline's.
         executor: Runs the tasks.
@@ -89,7 +89,7 @@ def write_log_rows(
     while sent := list(islice(parts, executor.at_once)):
         writes = steps.tasks(len(sent), sum(part.size for part in sent) // _MIN_ROW_BYTES)
         tasks = [
-            _LogTask(table, part, settings.bad_dates, write)
+            _LogTask(mapping, part, settings.bad_dates, write)
             for part, write in zip(sent, writes, strict=True)
         ]
         for outcome in executor.run(_write_part, tasks):
@@ -100,11 +100,12 @@ def write_log_rows(
 
 
 def _write_part(task: _LogTask) -> _LogTaskOutcome:
-    log_rows = LogRows(task.table, [task.run], task.bad_dates)
+    mapping = task.mapping
+    log_rows = LogRows(mapping.source, [task.run], task.bad_dates, identity=mapping.identity)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in log_rows.batches():
-            yield check_null_dates(batch, task.table, task.bad_dates)
+            yield check_null_dates(mapping.rows(batch), mapping.source, task.bad_dates)
 
     files = task.write.write(batches())
     return _LogTaskOutcome(files, log_rows.rows, tuple(log_rows.unclear_keys))

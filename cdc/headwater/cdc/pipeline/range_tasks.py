@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.pipeline.log_rows import row_schema, with_kind
 from headwater.cdc.pipeline.null_dates import check_null_dates
 from headwater.cdc.pipeline.range_feed import FeedResult
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.cdc.source.positions import Position, union
 from headwater.cdc.source.reads import RemoteReads
@@ -36,7 +36,8 @@ class _RangeTask:
         number: Its place among those of its step.
         part: The range.
         reads: Connects to the source.
-        table, lake_table: The table as the source has it, and with the lake's types.
+        table: The table as the source has it.
+        mapping: How its rows become the lake's.
         seen: The position that must be seen at least.
         bad_dates: What to do with dates that the lake does not have.
         keep: Columns whose values come back.
@@ -47,7 +48,7 @@ class _RangeTask:
     part: KeyRange
     reads: RemoteReads
     table: SourceTable
-    lake_table: SourceTable
+    mapping: RowMapping
     seen: Position
     bad_dates: BadDates
     keep: tuple[str, ...]
@@ -84,18 +85,19 @@ class _RangeRead:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows; fewer if the table is another one than expected."""
         task = self._task
-        schema = row_schema(task.lake_table)
+        mapping = task.mapping
+        schema = row_schema(mapping.source)
         with (
             suppress(Conflict),
             task.reads.row_reader() as reader,
             reader.consistent_read(task.seen) as read,
         ):
             read.check(task.table)
-            for batch in read.rows(task.lake_table, task.part, task.bad_dates):
+            for batch in read.rows(mapping.source, task.part, task.bad_dates):
                 if task.keep:
                     self.kept.append(batch.select(list(task.keep)))
-                rows = with_kind(batch, RowKind.INSERT, schema)
-                yield check_null_dates(rows, task.lake_table, task.bad_dates)
+                rows = mapping.rows(with_kind(batch, RowKind.INSERT, schema))
+                yield check_null_dates(rows, mapping.source, task.bad_dates)
             self.settled = read.settled()
 
 
@@ -116,7 +118,7 @@ class TaskFeed:
     Args:
         source: The source.
         table: The table as the source has it; it is not read if it has another shape meanwhile.
-        lake_table: The same, with the types that its columns have in the lake.
+        mapping: How its rows become the lake's.
         after: The upper bound of the range that was read last.
         seen: The position that every range must have seen at least.
         settings: The pipeline's.
@@ -132,7 +134,7 @@ class TaskFeed:
         self,
         source: Source,
         table: SourceTable,
-        lake_table: SourceTable,
+        mapping: RowMapping,
         after: Bound | None,
         seen: Position,
         settings: PipelineSettings,
@@ -143,7 +145,7 @@ class TaskFeed:
     ) -> None:
         self.kept = list[pa.RecordBatch]()
         self._keep = tuple(keep)
-        self._source, self._table, self._lake_table = source, table, lake_table
+        self._source, self._table, self._mapping = source, table, mapping
         self._seen, self._settings, self._executor = seen, settings, executor
         self._after, self._planned = after or None, until
         self._closing, self._aborted, self._ended = Event(), Event(), Event()
@@ -211,7 +213,7 @@ class TaskFeed:
                 part,
                 reads,
                 self._table,
-                self._lake_table,
+                self._mapping,
                 self._seen,
                 self._settings.bad_dates,
                 self._keep,

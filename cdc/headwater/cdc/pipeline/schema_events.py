@@ -15,19 +15,27 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.type_changes import holds
 from headwater.cdc.pipeline.batch_commit import commit_properties
 from headwater.cdc.pipeline.cascades import Cascades
 from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_again
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import TablePhase, TableState, commit_user
+from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined, read_again, without_target
 from headwater.cdc.pipeline.targets import Targets
-from headwater.cdc.sink.schema_changes import schema_changes
+from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.source import Source
-from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
+from headwater.cdc.source.table_changes import TableChanges
+from headwater.storage.errors import (
+    Conflict,
+    HeadwaterError,
+    Invalid,
+    Unavailable,
+    Unsupported,
+)
 from headwater.storage.schema.change import SetOption
 
 __all__ = ["SchemaEvents"]
@@ -157,17 +165,20 @@ class SchemaEvents:
             # All rows of the lake's table are replaced.
             return
         try:
-            # By its number, so that a process that is late removes no rows that came after it. The
-            # user is another one, as the batch's rows of the table have the pipeline's number.
-            self._targets.open(state.target).truncate(
-                commit_user=f"{commit_user(self._settings.name)}-truncate",
-                commit_identifier=event.number,
-                properties=commit_properties(event.number, event.batch),
-            )
+            # By its number, so that a process that is late removes no rows that came after it.
+            self._clear(event, name, state)
         except (Unavailable, Conflict) as error:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
             event.states[name] = quarantined(state, error.message, event.batch.start)
+
+    def _clear(self, event: _Event, name: TableName, state: TableState) -> None:
+        self._targets.clear(
+            state.target,
+            state.source_table(name),
+            event.number,
+            commit_properties(event.number, event.batch),
+        )
 
     def _alter(self, event: _Event) -> None:
         """Apply the changes of columns, those of a table together."""
@@ -204,9 +215,18 @@ class SchemaEvents:
                 f"resnapshot {name} --replace"
             )
         table, number = self._targets.open(state.target), str(event.number)
+        layout = self._settings.layout.layout(name)
+        if layout.is_merged:
+            self._unite(event, state, old, result)
+            return
+        expanded = layout.expanded(result.table)
         if table.schema.options.get(_BATCH_OPTION) != number:
             alterations = schema_changes(
-                table.schema, old, result.table, result.renames, narrowing=self._settings.narrowing
+                table.schema,
+                layout.expanded(old),
+                expanded,
+                result.renames,
+                narrowing=self._settings.narrowing,
             )
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
@@ -218,6 +238,41 @@ class SchemaEvents:
         event.states[name] = read_again(state, reason, batch.end) if reason else state
         if result.renames:
             self._read_misnamed(event, (name,))
+
+    def _unite(
+        self, event: _Event, state: TableState, old: SourceTable, result: TableChanges
+    ) -> None:
+        """Apply changed columns of a table that is merged with others.
+
+        Others may have a column under a name that it does not have any more: rows are read again
+        so that they have none.
+        """
+        new = result.table
+        for column in new.columns if self._settings.narrowing is Narrowing.FAIL else ():
+            before = {each.name: each.type for each in old.columns}.get(column.name, column.type)
+            if not holds(column.type, before):
+                raise Unsupported(
+                    f"column '{column.name}' of {new.name} was {before} and is {column.type}, "
+                    "which holds less; allow the lake to keep the wider type (narrowing)"
+                )
+        dropped = {each.name for each in old.columns} - {each.name for each in new.columns}
+        others = [
+            other
+            for name, other in event.states.items()
+            if name != new.name and other.target == state.target
+        ]
+        used = {column.name for other in others for column in other.columns}
+        is_known = all(other.columns for other in others)
+        self._targets.unite(state.target, new, dropped - used if is_known else ())
+        reason = result.rereads
+        if not reason and dropped & self._targets.open(state.target).schema.field_by_name.keys():
+            reason = "it lost a column that the lake's table keeps for others"
+        elif not reason and result.renames:
+            reason = "a column was renamed, which is another one of a merged table"
+        state = state.with_source(new)
+        event.states[new.name] = read_again(state, reason, event.batch.end) if reason else state
+        if result.renames:
+            self._read_misnamed(event, (new.name,))
 
     def _create(self, event: _Event, change: CreateTable) -> None:
         name = change.table
@@ -253,9 +308,12 @@ class SchemaEvents:
                     event.states[new] = unknown_again(before[new], "another table took its name")
                     event.joining.want(new)
                 continue
+            if self._settings.layout.merges:
+                self._move_part(event, old, new, state)
+                continue
             del event.states[old]
             event.joining.forget(old)
-            renamed = event.states[new] = self._renamed(event, new, state)
+            renamed = event.states[new] = self._renamed(event, old, new, state)
             if not renamed.target:
                 continue
             if state.is_behind:
@@ -273,19 +331,52 @@ class SchemaEvents:
                 event.joining.want(new)
         self._read_misnamed(event, change.tables)
 
-    def _renamed(self, event: _Event, new: TableName, state: TableState) -> TableState:
+    def _move_part(self, event: _Event, old: TableName, new: TableName, state: TableState) -> None:
+        """Take the rows of a renamed table out of a merged one; they are read by the new name."""
+        if state.columns:
+            try:
+                self._clear(event, old, state)
+            except (Unavailable, Conflict) as error:
+                raise Unavailable(error.message) from error
+            except HeadwaterError as error:
+                event.states[old] = quarantined(state, error.message, event.batch.start)
+                return
+        del event.states[old]
+        event.joining.forget(old)
+        event.joining.want(new)
+
+    def _check_layout(self, old: TableName, new: TableName) -> None:
+        """Check that the options give a renamed table the same keys and columns; Invalid."""
+        before = self._settings.layout.layout(old)
+        after = self._settings.layout.layout(new)
+        if after != replace(before, target=after.target, metadata=after.metadata):
+            raise Invalid(
+                f"table {old} was renamed to {new}, for which the options have other keys or "
+                f"columns; create the lake's table again: headwater cdc resnapshot {new} --replace"
+            )
+
+    def _renamed(
+        self, event: _Event, old: TableName, new: TableName, state: TableState
+    ) -> TableState:
         """Give the lake's table its name after a rename; the state of the renamed table."""
         reason = event.joining.taken(event.states, new)
         if reason is not None:
             return without_target(reason, event.batch.end)
         target = self._targets.name(new)
         try:
+            self._check_layout(old, new)
             self._targets.rename(state.target, target)
         except (Unavailable, Conflict) as error:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
+            event.joining.forget(new)
             return quarantined(state, error.message, event.batch.end)
-        return replace(state, target=target)
+        state = replace(state, target=target)
+        metadata = [self._settings.layout.layout(name).metadata for name in (old, new)]
+        if state.is_followed and metadata[0] != metadata[1]:
+            reason = "it was renamed, and its name is in metadata columns"
+            return read_again(state, reason, event.batch.end)
+        return state
 
     def _read_misnamed(self, event: _Event, names: Collection[TableName]) -> None:
         """Read children again that were looked for by foreign keys with later names."""

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import sha256
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.selection import NameFilter, Selection
-from headwater.cdc.model.target_names import TargetNames
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
-__all__ = ["OnDrop", "PipelineSettings", "TablesWithoutKey"]
+__all__ = ["OnDrop", "PipelineSettings", "TablesWithoutKey", "commit_user"]
 
+# With what stands before and behind it, a user has at most 255 characters.
+_MAX_USER_NAME = 150
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")
 _MB = 1 << 20
-_NAME_FILTERS = ("including_tables", "excluding_tables", "including_dbs", "excluding_dbs")
+_NO_RULES = LayoutRules()
 
 
 class OnDrop(StrEnum):
@@ -46,7 +50,7 @@ class PipelineSettings:
         include, exclude: Patterns of tables.
         including_tables, excluding_tables, including_dbs, excluding_dbs: Paimon's regular
             expressions of tables and databases, beside these patterns; None for all.
-        names: How the lake's tables are named.
+        layout: What the lake's tables have besides the source's columns.
         type_mapping: Choices of types in the lake.
         bad_dates: What to do with dates that the lake does not have.
         on_drop: What becomes of tables that the source drops.
@@ -85,7 +89,7 @@ class PipelineSettings:
     excluding_tables: str | None = None
     including_dbs: str | None = None
     excluding_dbs: str | None = None
-    names: TargetNames = field(default_factory=TargetNames)
+    layout: LayoutRules = _NO_RULES
     slot: str | None = None
     publication: str | None = None
     batch_seconds: float = 5.0
@@ -130,6 +134,11 @@ class PipelineSettings:
                 f"tag-num-retained-max is {self.tag_num_retained_max} and tag-batches is missing: "
                 "no tags are made; give tag-batches, too"
             )
+        if self.layout.merges and self.on_drop is OnDrop.DROP:
+            raise Invalid(
+                "option 'on-drop' is 'drop' with merge-shards: a table of the lake has the rows of "
+                "several tables; leave it out"
+            )
         self.selection()
 
     def selection(self) -> Selection:
@@ -139,6 +148,19 @@ class PipelineSettings:
             tables=NameFilter.parse("tables", self.including_tables, self.excluding_tables),
             databases=NameFilter.parse("dbs", self.including_dbs, self.excluding_dbs),
         )
+
+    def user(self, source: TableName) -> str:
+        """The user of the commits of a table's rows.
+
+        Where tables are merged, each has one of its own: a user commits a number once.
+        """
+        user = commit_user(self.name)
+        if not self.layout.merges:
+            return user
+        name = source.escaped
+        if len(name) > _MAX_USER_NAME or not name.isprintable():
+            name = sha256(name.encode()).hexdigest()
+        return f"{user}/{name}"
 
     @property
     def appends(self) -> bool:
@@ -157,8 +179,11 @@ class PipelineSettings:
             "narrowing": str(self.narrowing),
             "tables-without-key": str(self.tables_without_key),
             "table-options": json.dumps(dict(self.table_options)),
-            **{_stored_name(name): getattr(self, name) or "" for name in _NAME_FILTERS},
-            "names": json.dumps(asdict(self.names)),
+            "including-tables": self.including_tables or "",
+            "excluding-tables": self.excluding_tables or "",
+            "including-dbs": self.including_dbs or "",
+            "excluding-dbs": self.excluding_dbs or "",
+            "layout": self.layout.stored(),
             "slot": self.slot or "",
             "publication": self.publication or "",
         }
@@ -179,12 +204,16 @@ class PipelineSettings:
             # Earlier versions did not have the option.
             TablesWithoutKey(stored.get("tables-without-key", TablesWithoutKey.REJECT)),
             json.loads(stored["table-options"]),
-            names=TargetNames(**json.loads(stored.get("names", "{}"))),
+            including_tables=stored.get("including-tables") or None,
+            excluding_tables=stored.get("excluding-tables") or None,
+            including_dbs=stored.get("including-dbs") or None,
+            excluding_dbs=stored.get("excluding-dbs") or None,
+            layout=LayoutRules.from_stored(stored["layout"]) if "layout" in stored else _NO_RULES,
             slot=stored.get("slot") or None,
             publication=stored.get("publication") or None,
-            **{name: stored.get(_stored_name(name)) or None for name in _NAME_FILTERS},
         )
 
 
-def _stored_name(name: str) -> str:
-    return name.replace("_", "-")
+def commit_user(pipeline: str) -> str:
+    """The user of a pipeline's commits."""
+    return f"cdc-{pipeline}"

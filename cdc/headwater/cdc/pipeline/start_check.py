@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from headwater.cdc.model.selection import Selection
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.pipeline.targets import CLASH_REMEDY, Targets
-from headwater.cdc.sink.target_tables import check_options
+from headwater.cdc.sink.target_tables import check_options, target_schema
+from headwater.cdc.sink.united_schemas import united, uniting_changes
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, NotFound, Unsupported
+from headwater.storage.schema.rules import new_table_schema
+from headwater.storage.schema.table_schema import TableSchema
 
 __all__ = ["check_same_layout", "start_findings", "start_problems"]
+
+
+# What the parts of a layout are, for messages.
+_PARTS = {
+    "target": "name",
+    "partition_keys": "partition key",
+    "primary_keys": "primary key",
+    "computed": "choice of computed columns",
+    "metadata": "choice of metadata columns",
+    "is_merged": "choice of merge-shards",
+}
 
 
 def start_problems(lake: Lake, source: Source, settings: PipelineSettings) -> list[Finding]:
@@ -67,6 +81,7 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     findings += _target(lake, settings.target) or _tables(
         lake, settings, followed, is_new_checked=not options
     )
+    findings += _unmergeable(settings, followed)
     return [*findings, *(note for note in tables.notes if note.table in chosen)]
 
 
@@ -81,18 +96,23 @@ def check_same_layout(
         tables: The tables that it follows.
 
     Raises:
-        Invalid: One is to have another name.
+        Invalid: One is to have another name, other keys or columns.
     """
     if not stored:
         return
     before = PipelineSettings.from_stored(settings.name, settings.target, stored)
     for name in sorted(tables):
-        old, new = before.names.table(name), settings.names.table(name)
-        if old != new:
+        old, new = before.layout.layout(name), settings.layout.layout(name)
+        changed = [
+            part.name for part in fields(old) if getattr(old, part.name) != getattr(new, part.name)
+        ]
+        if changed:
+            what = changed[0]
             raise Invalid(
-                f"pipeline '{settings.name}' cannot start: its options name the lake's table of "
-                f"{name} '{new}', and it was '{old}' before; give the options of before, or start "
-                "a pipeline with another name"
+                f"pipeline '{settings.name}' cannot start: its options give the lake's table of "
+                f"{name} another {_PARTS[what]} than before ({getattr(new, what)!r}, not "
+                f"{getattr(old, what)!r}); give the options of before, or start a pipeline with "
+                "another name into another database"
             )
 
 
@@ -134,7 +154,7 @@ def _unmatched(
                 f"'{choice.including.text}' matches no name that user '{user}' sees",
                 remedy,
             )
-    for option, text in settings.names.unused(filter(selection.matches, names)):
+    for option, text in settings.layout.unused(filter(selection.matches, names)):
         yield Finding(
             f"option '{option}'",
             f"no followed table has the name '{text}'",
@@ -144,16 +164,17 @@ def _unmatched(
 
 def _clashes(chosen: Sequence[TableName], settings: PipelineSettings) -> Iterator[Finding]:
     """Tables that would have one table of the lake."""
-    taken: dict[str, TableName] = {}
+    taken: dict[str, list[TableName]] = {}
     for name in chosen:
-        table = settings.names.table(name)
+        table = settings.layout.names.table(name)
         target = f"{settings.target}.{table}"
-        # Most engines take names in another case for the same table.
-        other = taken.setdefault(table.lower(), name)
-        if other != name:
+        others = taken.setdefault(table.lower(), [])
+        clash = next((other for other in others if settings.layout.clash(other, name)), None)
+        others.append(name)
+        if clash is not None:
             yield Finding(
                 f"table {name}",
-                f"it and {other} are both table {target} of the lake",
+                f"it and {clash} are both table {target} of the lake",
                 CLASH_REMEDY,
                 name,
             )
@@ -164,6 +185,28 @@ def _clashes(chosen: Sequence[TableName], settings: PipelineSettings) -> Iterato
                 "name it with table-mapping, leave it out with --exclude, or rename it",
                 name,
             )
+
+
+def _unmergeable(settings: PipelineSettings, tables: Sequence[SourceTable]) -> Iterator[Finding]:
+    """Tables whose schemas do not go together with those of others of one name in the lake."""
+    schemas: dict[str, TableSchema] = {}
+    for table in tables if settings.layout.merges else ():
+        layout = settings.layout.layout(table.name)
+        try:
+            expanded = layout.expanded(table)
+            schema = schemas.get(layout.target)
+            if schema is None:
+                new = target_schema(expanded, settings.table_options, layout.partition_keys)
+                schemas[layout.target] = new_table_schema(new, 0)
+                continue
+            changes = uniting_changes(schema, expanded)
+            schemas[layout.target] = united(schema, expanded, changes)
+        except Unsupported as error:
+            subject = f"table {table.name}"
+            yield replace(_finding(subject, error, "exclude it"), table=table.name)
+        except Invalid:
+            # `_tables` names what does not fit one table alone.
+            continue
 
 
 def _target(lake: Lake, target: str) -> list[Finding]:
@@ -201,7 +244,7 @@ def _tables(
     present = {name.lower() for name in lake.list_tables(settings.target)}
     findings = []
     for table in tables:
-        if settings.names.table(table.name).lower() not in present and not is_new_checked:
+        if settings.layout.names.table(table.name).lower() not in present and not is_new_checked:
             continue
         target = targets.name(table.name)
         try:

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
+from headwater.cdc.pipeline.settings import commit_user
 from headwater.client import Lake
 from headwater.storage.errors import Conflict, CorruptData, Invalid
 from headwater.storage.predicate.tree import Comparison
@@ -34,7 +35,6 @@ __all__ = [
     "Reading",
     "TablePhase",
     "TableState",
-    "commit_user",
 ]
 
 STATE_TABLE = "cdc_state"
@@ -393,7 +393,7 @@ class PipelineState:
 
     @property
     def commit_user(self) -> str:
-        """The user of the pipeline's commits, of its plans and of the rows of its batches."""
+        """The user of the commits of the pipeline's plans."""
         return commit_user(self._pipeline)
 
     def plan(self) -> BatchPlan | None:
@@ -617,8 +617,3 @@ def _fault(error_type: str, location: tuple[int | str, ...], message: str) -> st
     if error_type == "missing":
         return f"key {key!r} is missing"
     return f"key {key!r}: {message}" if key else message
-
-
-def commit_user(pipeline: str) -> str:
-    """The user of a pipeline's commits."""
-    return f"cdc-{pipeline}"

@@ -11,12 +11,13 @@ from headwater.catalog.table.upkeep import THIS_PROCESS
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.key_reads import missing_in_source, read_again
-from headwater.cdc.pipeline.log_rows import LogRows, row_schema, with_kind
+from headwater.cdc.pipeline.log_rows import LogRows, ReadAgainError
 from headwater.cdc.pipeline.log_tasks import is_large, write_log_rows
 from headwater.cdc.pipeline.null_dates import check_null_dates
 from headwater.cdc.pipeline.range_feed import RangeFeed
 from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.source import Source
 from headwater.storage.errors import Unsupported
@@ -37,7 +38,7 @@ class TablePart(BatchPart):
         table: The lake's table.
         source: The source.
         source_table: The source's table.
-        lake_table: The same, with the types that its columns have in the lake.
+        mapping: How its rows become the lake's.
         seen: The position that reads of the source must have seen: where the batch begins.
         feed: Ranges that are read for it.
         deletes: Whether keys of the lake that the source lacks are deleted.
@@ -54,7 +55,7 @@ class TablePart(BatchPart):
         table: Table,
         source: Source,
         source_table: SourceTable,
-        lake_table: SourceTable,
+        mapping: RowMapping,
         settings: PipelineSettings,
         *,
         seen: Position,
@@ -64,10 +65,10 @@ class TablePart(BatchPart):
     ) -> None:
         super().__init__(table)
         self.feed, self.deletes = feed, deletes
-        self._source, self._lake_table = source, lake_table
+        self._source, self._mapping = source, mapping
         self._source_table, self._settings = source_table, settings
         self._seen, self._executor = seen, executor
-        self._schema = row_schema(lake_table)
+        self._schema = row_schema(mapping.source)
         self.log_rows = self.range_rows = 0
 
     def abort(self) -> None:
@@ -101,9 +102,24 @@ class TablePart(BatchPart):
         if not all(run.has_rows_before for run in self._runs):
             raise Unsupported(
                 f"table {self._table.name} has changelog-producer=input, and the log of "
-                f"{self._lake_table.name} lacks rows as they were before updates; choose lookup or "
-                "full-compaction and read the table again: headwater cdc resnapshot "
-                f"{self._lake_table.name}"
+                f"{self._mapping.source.name} lacks rows as they were before updates; choose "
+                "lookup or full-compaction and read the table again: headwater cdc resnapshot "
+                f"{self._mapping.source.name}"
+            )
+
+    def _check_identity(self) -> None:
+        """Check that the log has the keys that rows had in the lake."""
+        if self._mapping.has_source_key:
+            return
+        name = self._mapping.source.name
+        if self._keys is not None:
+            raise ReadAgainError(f"table {name}: foreign keys changed rows; it is read again")
+        if not all(run.has_rows_before for run in self._runs):
+            raise Unsupported(
+                f"table {name}: its key in the lake ({', '.join(self._mapping.target.primary_key)})"
+                " has more columns than at the source, and the log lacks rows as they were before: "
+                f"ALTER TABLE {name} REPLICA IDENTITY FULL, and read the table again: headwater "
+                f"cdc resnapshot {name}"
             )
 
     def _write(self, steps: SteppedWrite) -> None:
@@ -114,16 +130,17 @@ class TablePart(BatchPart):
         elif self.feed is not None:
             for batch in self.feed.batches():
                 self.range_rows += batch.num_rows
-                self._write_batch(steps, with_kind(batch, RowKind.INSERT, self._schema))
+                rows = with_kind(batch, RowKind.INSERT, self._schema)
+                self._write_batch(steps, self._mapping.rows(rows))
         self._wait_until_closed()
         if self.deletes:
             for batch in missing_in_source(
-                self._source, self._table, self._source_table, self._lake_table, self._seen
+                self._source, self._table, self._source_table, self._mapping, self._seen
             ):
                 self._write_batch(steps, batch)
         unclear = self._write_log_rows(steps)
         if self._keys is not None:
-            unclear.append(self._keys.cast(_key_schema(self._lake_table)))
+            unclear.append(self._keys.cast(_key_schema(self._mapping.source)))
         if unclear:
             for batch in self._rows_of_keys(pa.concat_tables(unclear)):
                 self._write_batch(steps, batch)
@@ -133,7 +150,7 @@ class TablePart(BatchPart):
         self.ahead = yield from read_again(
             self._source,
             self._source_table,
-            self._lake_table,
+            self._mapping,
             keys,
             self._end,
             self._settings.bad_dates,
@@ -150,23 +167,28 @@ class TablePart(BatchPart):
         is_input = self._table.schema.options.get("changelog-producer") == "input"
         if is_input:
             self._check_rows_before()
+        self._check_identity()
         log_rows = LogRows(
-            self._lake_table, self._runs, self._settings.bad_dates, keeps_before=is_input
+            self._mapping.source,
+            self._runs,
+            self._settings.bad_dates,
+            keeps_before=is_input,
+            identity=self._mapping.identity,
         )
         log_rows.check()
         if self._executor is not None and self._has_large_log:
             outcome = write_log_rows(
-                steps, self._lake_table, self._runs, self._settings, self._executor
+                steps, self._mapping, self._runs, self._settings, self._executor
             )
             self.log_rows = outcome.rows
             return list(outcome.unclear_keys)
         for batch in log_rows.batches():
-            self._write_batch(steps, batch)
+            self._write_batch(steps, self._mapping.rows(batch))
         self.log_rows = log_rows.rows
         return log_rows.unclear_keys
 
     def _write_batch(self, steps: SteppedWrite, batch: pa.RecordBatch) -> None:
-        steps.write(check_null_dates(batch, self._lake_table, self._settings.bad_dates))
+        steps.write(check_null_dates(batch, self._mapping.source, self._settings.bad_dates))
 
 
 def _key_schema(table: SourceTable) -> pa.Schema:

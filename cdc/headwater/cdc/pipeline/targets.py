@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
+
+import pyarrow as pa
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.table.table import Table
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
 from headwater.cdc.sink.target_tables import (
     check_existing,
     check_new,
     target_schema,
 )
+from headwater.cdc.sink.united_schemas import uniting_changes
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
+from headwater.storage.rows.kinds import RowKind
 from headwater.storage.schema.change import SchemaChange, SetOption
 
 __all__ = ["CLASH_REMEDY", "Targets"]
 
 CLASH_REMEDY = (
-    "name one of them with table-mapping, all by their databases with merge-shards false, exclude "
-    "one, or follow them with two pipelines into two databases"
+    "name one of them with table-mapping, all by their databases with merge-shards false, merge "
+    "them with merge-shards true, exclude one, or follow them with two pipelines"
 )
 """What helps where two tables of the source would have one table of the lake."""
 
@@ -45,10 +52,11 @@ class Targets:
         self._lake, self._settings = lake, settings
         self.writers = ThreadPoolExecutor(settings.writers, "cdc-write")
         self._tables: dict[str, Table] = {}
+        self._writing: dict[str, Lock] = {}
 
     def name(self, source: TableName) -> str:
         """The name of the lake's table of a source's, ``database.table``."""
-        return f"{self._settings.target}.{self._settings.names.table(source)}"
+        return f"{self._settings.target}.{self._settings.layout.names.table(source)}"
 
     def open(self, target: str) -> Table:
         """A table; NotFound."""
@@ -71,10 +79,15 @@ class Targets:
             Invalid: It is another table, or the options do not fit it.
             Unsupported: Headwater does not write such a table.
         """
+        layout = self._settings.layout.layout(source.name)
+        expanded = layout.expanded(source)
         if not self.exists(target):
-            check_new(target, source, self._settings.table_options)
+            check_new(target, expanded, self._settings.table_options, layout.partition_keys)
             return
-        check_existing(self._lake, target, source)
+        if layout.is_merged:
+            uniting_changes(self.open(target).schema, expanded)
+        else:
+            check_existing(self._lake, target, expanded, layout.partition_keys)
         other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)
         if other != self._settings.name:
             raise Invalid(
@@ -90,13 +103,15 @@ class Targets:
             Invalid: It exists in another form.
         """
         self.check(target, source)
+        layout = self._settings.layout.layout(source.name)
         options = {**self._settings.table_options, _PIPELINE_OPTION: self._settings.name}
-        table = self._lake.create_table(
-            target, target_schema(source, options), ignore_if_exists=True
-        )
+        schema = target_schema(layout.expanded(source), options, layout.partition_keys)
+        table = self._lake.create_table(target, schema, ignore_if_exists=True)
         if _PIPELINE_OPTION not in table.schema.options:
             table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
         self._tables.pop(target, None)
+        if layout.is_merged:
+            self.unite(target, source)
 
     def is_own(self, target: str) -> bool:
         """Whether there is a table of that name that the pipeline made."""
@@ -107,6 +122,49 @@ class Targets:
     def alter(self, target: str, *changes: SchemaChange) -> None:
         """Change a table's schema."""
         self._tables[target] = self.open(target).alter(*changes)
+
+    def unite(self, target: str, source: SourceTable, gone: Collection[str] = ()) -> None:
+        """Let a merged table also have the rows of a source's table.
+
+        Args:
+            target: The lake's table.
+            source: The source's table.
+            gone: Columns that no table has any more that is merged into it.
+
+        Raises:
+            Invalid, Unsupported: The table's rows do not fit.
+        """
+        expanded = self._settings.layout.layout(source.name).expanded(source)
+        changes = uniting_changes(self.open(target).schema, expanded, gone)
+        if changes:
+            self.alter(target, *changes)
+
+    def clear(
+        self, target: str, source: SourceTable, number: int, properties: Mapping[str, str]
+    ) -> None:
+        """Delete the rows of one of the source's tables, once for each number.
+
+        The user is another one than that of its rows, as the batch may have some of these.
+        """
+        user = f"{self._settings.user(source.name)}-truncate"
+        table = self.open(target)
+        if not self._settings.layout.merges:
+            table.truncate(commit_user=user, commit_identifier=number, properties=properties)
+            return
+        mapping = self.mapping(target, source)
+        schema = row_schema(mapping.target)
+        scan = table.scan(columns=schema.names[:-1], where=mapping.where)
+        rows = (with_kind(batch, RowKind.DELETE, schema) for batch in scan.to_batches())
+        table.write(
+            pa.RecordBatchReader.from_batches(schema, rows),
+            commit_user=user,
+            commit_identifier=number,
+            properties=properties,
+        )
+
+    def writing(self, target: str) -> Lock:
+        """What a thread holds that writes to a table, as several may write to a merged one."""
+        return self._writing.setdefault(target, Lock())
 
     def rename(self, target: str, new_target: str) -> None:
         """Rename a table, unless that is done; Invalid for a name that no table can have."""
@@ -136,3 +194,23 @@ class Targets:
             )
         columns = tuple(replace(column, type=fields[column.name].type) for column in source.columns)
         return replace(source, columns=columns)
+
+    def mapping(self, target: str, source: SourceTable) -> RowMapping:
+        """How rows of a source's table become rows of the lake's.
+
+        Raises:
+            Invalid: The lake's table lacks a column, or the options do not fit the source's table.
+        """
+        layout = self._settings.layout.layout(source.name)
+        expanded = self.lake_table(target, layout.expanded(source))
+        count = len(source.columns)
+        lake_table = replace(source, columns=expanded.columns[:count])
+        if layout.is_merged:
+            own = {column.name for column in expanded.columns}
+            others = [
+                SourceColumn(field.name, "", field.type)
+                for field in self.open(target).schema.fields
+                if field.name not in own
+            ]
+            expanded = replace(expanded, columns=(*expanded.columns, *others))
+        return RowMapping(lake_table, expanded, layout, layout.identity(source))

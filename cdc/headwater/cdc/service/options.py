@@ -12,6 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sqlalchemy.engine import make_url
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.model.computed_columns import ComputedColumn
+from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
 from headwater.cdc.service.paimon_options import check_paimon_options
@@ -57,6 +59,22 @@ def _option_values(value: object) -> object:
     }
 
 
+def _keys(value: object) -> object:
+    """Columns by the lake's table, also as Paimon writes them: ``dt,hh`` or ``orders=dt,hh``."""
+    if isinstance(value, Mapping):
+        return {str(table): _names(columns) for table, columns in value.items()}
+    texts = _list(value)
+    if not isinstance(texts, list | tuple):
+        return value
+    keys: dict[str, object] = {}
+    for text in texts:
+        table, _, columns = str(text).rpartition("=")
+        if table in keys:
+            raise ValueError(f"{table or 'all tables'} are named twice; name each once")
+        keys[table] = _names(columns)
+    return keys
+
+
 def _pairs(value: object) -> object:
     """Names with values, also as Paimon writes them: a list of texts such as ``orders=sales``."""
     if isinstance(value, Mapping):
@@ -79,6 +97,7 @@ def _hyphenated(name: str) -> str:
 
 
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
+Keys = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_keys)]
 
 
 class PipelineOptions(BaseModel):
@@ -93,7 +112,11 @@ class PipelineOptions(BaseModel):
             tables and databases, as Paimon's; with one of them, `include` may be left out.
         table_prefix, table_suffix, table_prefix_db, table_suffix_db, table_mapping: How the lake's
             tables are named.
-        merge_shards: False puts the database before the names of the lake's tables.
+        merge_shards: True merges tables of one name; False puts the database before their names.
+        partition_keys, multiple_table_partition_keys, primary_keys: Columns of the lake's tables,
+            for all of them or by table.
+        computed_column, metadata_column, metadata_column_prefix: Columns that the lake's tables
+            have besides the source's.
         name: The pipeline's name; derived from the source's host and the target unless given.
         password, password_file: The source's password, or the file that it is in.
         type_mapping: Choices of types in the lake, by Paimon's names.
@@ -126,6 +149,12 @@ class PipelineOptions(BaseModel):
     table_suffix_db: Pairs = Field(default_factory=dict)
     table_mapping: Pairs = Field(default_factory=dict)
     merge_shards: bool | None = None
+    partition_keys: Keys = Field(default_factory=dict)
+    multiple_table_partition_keys: Keys = Field(default_factory=dict)
+    primary_keys: Keys = Field(default_factory=dict)
+    computed_column: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    metadata_column: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    metadata_column_prefix: str = ""
     exclude: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     name: str | None = None
     password: str | None = Field(default=None, repr=False)
@@ -229,24 +258,39 @@ class PipelineOptions(BaseModel):
             excluding_tables=self.excluding_tables,
             including_dbs=self.including_dbs,
             excluding_dbs=self.excluding_dbs,
-            names=self._target_names(),
+            layout=self._layout(url.database or ""),
             slot=self.slot,
             publication=self.publication,
             **tuning,
         )
 
-    def _target_names(self) -> TargetNames:
-        if self.merge_shards:
-            raise Invalid(
-                "option 'merge-shards' is true, and tables cannot be merged; leave it out"
-            )
-        return TargetNames(
+    def _layout(self, database: str) -> LayoutRules:
+        """What the lake's tables have besides the source's columns; Invalid."""
+        names = TargetNames(
             self.table_prefix,
             self.table_suffix,
             self.table_prefix_db,
             self.table_suffix_db,
             self.table_mapping,
             with_database=self.merge_shards is False,
+        )
+        twice = sorted(self.partition_keys.keys() & self.multiple_table_partition_keys.keys())
+        if twice:
+            raise Invalid(
+                f"the partition keys of table '{twice[0]}' are there twice: in partition-keys and "
+                "in multiple-table-partition-keys; leave one out"
+            )
+        if self.metadata_column_prefix and not self.metadata_column:
+            raise Invalid("option 'metadata-column-prefix' is there without metadata-column")
+        return LayoutRules(
+            names,
+            {**self.partition_keys, **self.multiple_table_partition_keys},
+            self.primary_keys,
+            tuple(map(ComputedColumn.parse, self.computed_column)),
+            self.metadata_column,
+            self.metadata_column_prefix,
+            database if is_postgres(self.source) else "",
+            bool(self.merge_shards),
         )
 
     def _check_kind(self) -> None:

@@ -172,15 +172,20 @@ class StoredPipeline:
         self, name: TableName, target: str, phase: TablePhase, reason: str | None
     ) -> TableStatus:
         batch, time = None, None
+        user = self._user(name)
         if self._lake.table_exists(target):
             table = self._lake.table(target)
             with suppress(Forbidden):  # Only writers may ask.
-                batch = table.last_committed(self.state.commit_user)
-            for properties in _properties(table, self.state.commit_user, "cdc.batch"):
+                batch = table.last_committed(user)
+            for properties in _properties(table, user, "cdc.batch"):
                 batch = batch if batch is not None else int(properties["cdc.batch"])
                 time = _time(properties.get("cdc.source-time"))
                 break
         return TableStatus(name, target, phase, batch, reason, time)
+
+    def _user(self, name: TableName) -> str:
+        """The user of the commits of a table's rows."""
+        return self.started_with().user(name) if self.state.settings() else self.state.commit_user
 
     def _lag(self, plans: list[Mapping[str, str]]) -> float | None:
         times = (_time(properties.get("cdc.source-time")) for properties in plans)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
-from headwater.cdc.pipeline.log_rows import LogRows, row_schema
+from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.targets import Targets
@@ -24,13 +24,14 @@ from headwater.cdc.service.sources import Address, open_source
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
 from headwater.cdc.sink.comparison import Comparison
 from headwater.cdc.sink.multisets import MultisetComparison
+from headwater.cdc.sink.row_mapping import RowMapping, row_schema
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.reads import ConsistentRead
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
-from headwater.storage.errors import Conflict, HeadwaterError, NotFound
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.types.data_type import to_arrow
@@ -137,27 +138,30 @@ class _Verification:
             raise Conflict(f"table {self._name} cannot be compared yet: {phase}")
         source_table = state.source_table(self._name)
         targets = Targets(self._lake, self._settings)
-        lake_table = targets.lake_table(state.target, source_table)
+        try:
+            mapping = targets.mapping(state.target, source_table)
+        except Invalid as error:
+            raise Conflict(error.message) from error
         table = targets.open(state.target)
         # With the columns that the table has now: a snapshot by its number has those of its time.
         kinds = [APPENDED_KIND] if state.is_appended else []
-        scan = table.scan(columns=[*kinds, *_schema(lake_table).names])
+        scan = table.scan(columns=[*kinds, *_schema(mapping).names], where=mapping.where)
         base = self._base(scan.snapshot, table, plan)
         if state.is_appended:
-            return self._differing_rows(source_table, lake_table, scan, base)
+            return self._differing_rows(source_table, mapping, scan, base)
         with self._source.consistent_read(base) as read:
             read.check(source_table)
             keys = among
             if keys is None:
-                keys = self._all(read, scan, lake_table)
+                keys = self._all(read, scan, mapping)
             if not keys.num_rows:
                 return keys
             settled = read.settled()
-            return self._looked_up(read, scan, lake_table, keys, base, settled)
+            return self._looked_up(read, scan, mapping, keys, base, settled)
 
     def _base(self, latest: Snapshot | None, table: Table, plan: BatchPlan) -> Position:
         """The position that the table has at its latest snapshot."""
-        user = self._state.commit_user
+        user = self._settings.user(self._name)
         for snapshot in table.snapshots() if latest is not None else ():
             properties = snapshot.properties
             is_seen = latest is not None and snapshot.id <= latest.id
@@ -167,29 +171,30 @@ class _Verification:
                 break
         return self._source.parse(plan.start or plan.end)
 
-    def _all(self, read: ConsistentRead, scan: Scan, lake_table: SourceTable) -> pa.Table:
-        schema = _schema(lake_table)
-        with self._comparison(lake_table, schema) as comparison:
+    def _all(self, read: ConsistentRead, scan: Scan, mapping: RowMapping) -> pa.Table:
+        schema = _schema(mapping)
+        with self._comparison(mapping, schema) as comparison:
             comparison.add_lake(batch.cast(schema) for batch in scan.to_batches())
             bad_dates = self._settings.bad_dates
-            comparison.add_source(read.rows(lake_table, KeyRange(), bad_dates))
+            rows = read.rows(mapping.source, KeyRange(), bad_dates)
+            comparison.add_source(map(mapping.rows, rows))
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
-            return _collected(result.batches(), lake_table)
+            return _collected(result.batches(), mapping.target)
 
     def _differing_rows(
-        self, source_table: SourceTable, lake_table: SourceTable, scan: Scan, base: Position
+        self, source_table: SourceTable, mapping: RowMapping, scan: Scan, base: Position
     ) -> pa.Table:
         """The rows of a table without a key that both sides do not have equally often.
 
         Raises:
             Conflict: The table changes too fast to be read, or in a way that was not followed yet.
         """
-        schema = _schema(lake_table)
+        schema = _schema(mapping)
         memory, bad_dates = self._settings.memory_bytes, self._settings.bad_dates
         log = self._source.open_log(base, memory, lambda name: name == self._name)
         with closing(log) as reader, ExitStack() as stack:
-            reader.follow({self._name: lake_table.id})
+            reader.follow({self._name: mapping.source.id})
             batch = reader.read_until(self._source.position())
             self._check_followed(batch)
             read = stack.enter_context(self._source.exact_read(reader, batch, source_table))
@@ -198,27 +203,27 @@ class _Verification:
             for rows in scan.to_batches():
                 weights = row_weights(rows.column(APPENDED_KIND))
                 comparison.add_lake(rows.select(schema.names), weights)
-            for rows in self._decoded(lake_table, batch):
+            for rows in self._decoded(mapping, batch):
                 weights = row_weights(rows.column(ROW_KIND_COLUMN))
                 comparison.add_lake(rows.select(schema.names), weights)
-            for rows in read.rows(lake_table, KeyRange(), bad_dates):
-                comparison.add_source(rows)
+            for rows in read.rows(mapping.source, KeyRange(), bad_dates):
+                comparison.add_source(mapping.rows(rows))
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
-            return _collected(result.batches(), lake_table)
+            return _collected(result.batches(), mapping.target)
 
     def _looked_up(
         self,
         read: ConsistentRead,
         scan: Scan,
-        lake_table: SourceTable,
+        mapping: RowMapping,
         keys: pa.Table,
         base: Position,
         settled: Position,
     ) -> pa.Table:
         """Those of the keys that differ from what the log makes of the lake's rows."""
-        schema = _schema(lake_table)
-        names = list(lake_table.primary_key)
+        schema = _schema(mapping)
+        names = list(mapping.target.primary_key)
         wanted = pl.DataFrame(keys.select(names))
         rows: list[pl.DataFrame] = []
         for batch in scan.to_batches():
@@ -228,24 +233,24 @@ class _Verification:
         kept = kept.with_columns(pl.lit(0, pl.Int8).alias(ROW_KIND_COLUMN))
         if not base.contains(settled):
             parts = [kept]
-            for batch in self._logged(lake_table, base, settled):
+            for batch in self._logged(mapping, base, settled):
                 frame = pl.DataFrame(pa.table(batch))
                 parts.append(frame.join(wanted, on=names, how="semi", maintain_order="left"))
             kept = pl.concat(parts).unique(names, keep="last", maintain_order=True)
         kept = kept.filter(pl.col(ROW_KIND_COLUMN).is_in([0, 2])).drop(ROW_KIND_COLUMN)
-        with self._comparison(lake_table, schema) as comparison:
+        with self._comparison(mapping, schema) as comparison:
             comparison.add_lake(kept.to_arrow().cast(schema).to_batches())
-            comparison.add_source(
-                read.rows_of_keys(
-                    lake_table,
-                    wanted.to_arrow().cast(keys.select(names).schema),
-                    self._settings.bad_dates,
-                )
-            )
-            return _collected(comparison.differences().batches(), lake_table)
+            key = list(mapping.source.primary_key)
+            source_keys = wanted.select(key).unique().to_arrow().cast(keys.select(key).schema)
+            found = read.rows_of_keys(mapping.source, source_keys, self._settings.bad_dates)
+            for batch in map(mapping.rows, found):
+                # Its row may have another key in the lake by now, which is not looked up.
+                frame = pl.DataFrame(pa.table(batch)).join(wanted, on=names, how="semi")
+                comparison.add_source(frame.to_arrow().cast(schema).to_batches())
+            return _collected(comparison.differences().batches(), mapping.target)
 
     def _logged(
-        self, lake_table: SourceTable, base: Position, settled: Position
+        self, mapping: RowMapping, base: Position, settled: Position
     ) -> Iterator[pa.RecordBatch]:
         """The table's rows in the log between two positions.
 
@@ -255,10 +260,10 @@ class _Verification:
         memory = self._settings.memory_bytes
         log = self._source.open_log(base, memory, lambda name: name == self._name)
         with closing(log) as reader:
-            reader.follow({self._name: lake_table.id})
+            reader.follow({self._name: mapping.source.id})
             batch = reader.read_until(settled)
             self._check_followed(batch)
-            yield from self._decoded(lake_table, batch)
+            yield from self._decoded(mapping, batch)
 
     def _check_followed(self, batch: LogBatch) -> None:
         """Check that a batch has rows of the table only, which the lake's can be brought to."""
@@ -268,13 +273,19 @@ class _Verification:
                 "followed yet; run the pipeline and compare again"
             )
 
-    def _decoded(self, lake_table: SourceTable, batch: LogBatch) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, mapping: RowMapping, batch: LogBatch) -> Iterator[pa.RecordBatch]:
         """The table's rows in a batch; Conflict if the log does not have them."""
         runs = batch.rows.get(self._name, ())
-        log_rows = LogRows(lake_table, runs, self._settings.bad_dates, keeps_before=True)
+        log_rows = LogRows(
+            mapping.source,
+            runs,
+            self._settings.bad_dates,
+            keeps_before=True,
+            identity=mapping.identity,
+        )
         try:
             log_rows.check()
-            yield from log_rows.batches()
+            yield from map(mapping.rows, log_rows.batches())
         except HeadwaterError as error:
             raise Conflict(error.message) from error
         if log_rows.unclear_keys:
@@ -283,8 +294,8 @@ class _Verification:
                 "has not read yet; run the pipeline and compare again"
             )
 
-    def _comparison(self, lake_table: SourceTable, schema: pa.Schema) -> Comparison:
-        return Comparison(list(lake_table.primary_key), schema, memory_bytes=_MEMORY_BYTES)
+    def _comparison(self, mapping: RowMapping, schema: pa.Schema) -> Comparison:
+        return Comparison(list(mapping.target.primary_key), schema, memory_bytes=_MEMORY_BYTES)
 
 
 def _why(state: TableState) -> str:
@@ -294,8 +305,8 @@ def _why(state: TableState) -> str:
     return f"its rows are those of '{state.backlog.after}'"
 
 
-def _schema(table: SourceTable) -> pa.Schema:
-    return row_schema(table).remove(len(table.columns))
+def _schema(mapping: RowMapping) -> pa.Schema:
+    return row_schema(mapping.target).remove(len(mapping.target.columns))
 
 
 def _collected(batches: Iterator[pa.RecordBatch], table: SourceTable) -> pa.Table:

@@ -31,12 +31,17 @@ _UNLIKE_OPTIONS = (
 )
 
 
-def target_schema(source: SourceTable, options: Mapping[str, str] | None = None) -> Schema:
+def target_schema(
+    source: SourceTable,
+    options: Mapping[str, str] | None = None,
+    partition_keys: Sequence[str] = (),
+) -> Schema:
     """The schema of a new table of the lake.
 
     Args:
-        source: The table that it follows.
+        source: The table that it follows, with columns that are the lake's alone.
         options: Table options.
+        partition_keys: Its partition columns.
 
     Raises:
         Unsupported: The source's table has no key, and a column named as that of row kinds.
@@ -55,6 +60,7 @@ def target_schema(source: SourceTable, options: Mapping[str, str] | None = None)
     return Schema(
         (*kinds, *fields),
         primary_keys=tuple(source.primary_key),
+        partition_keys=tuple(partition_keys),
         options=options,
         comment=source.comment or None,
     )
@@ -74,20 +80,26 @@ def check_options(options: Mapping[str, str]) -> None:
         )
 
 
-def check_new(target: str, source: SourceTable, options: Mapping[str, str]) -> None:
+def check_new(
+    target: str,
+    source: SourceTable,
+    options: Mapping[str, str],
+    partition_keys: Sequence[str] = (),
+) -> None:
     """Check that a table can be created in the lake, and can follow a source's table.
 
     Args:
         target: The lake's table.
-        source: The table of the source.
+        source: The table of the source, with columns that are the lake's alone.
         options: Table options.
+        partition_keys: The partition columns.
 
     Raises:
         Invalid: The lake does not have tables of that name; or the options do not fit the table.
         Unsupported: Headwater does not write such a table.
     """
     check_table_name(Identifier.parse(target))
-    schema = target_schema(source, options)
+    schema = target_schema(source, options, partition_keys)
     refuse_unwritable(target, schema, "use that engine")
     differences = _differences(new_table_schema(schema, 0), source)
     if differences:
@@ -97,19 +109,28 @@ def check_new(target: str, source: SourceTable, options: Mapping[str, str]) -> N
         )
 
 
-def check_existing(lake: Lake, target: str, source: SourceTable) -> None:
+def check_existing(
+    lake: Lake, target: str, source: SourceTable, partition_keys: Sequence[str] = ()
+) -> None:
     """Check that an existing table of the lake can follow a source's table.
 
     Args:
         lake: The lake.
         target: The lake's table.
-        source: The table of the source.
+        source: The table of the source, with columns that are the lake's alone.
+        partition_keys: The partition columns that it must have; none for any.
 
     Raises:
         Invalid: Its columns or its key differ; all differences are named.
         NotFound: There is no such table.
     """
-    differences = _differences(lake.table(target).schema, source)
+    schema = lake.table(target).schema
+    differences = [*_differences(schema, source)]
+    if partition_keys and tuple(schema.partition_keys) != tuple(partition_keys):
+        differences.append(
+            f"its partition columns are ({', '.join(schema.partition_keys)}), and "
+            f"({', '.join(partition_keys)}) are needed"
+        )
     if differences:
         raise Invalid(
             f"table {target} of the lake differs from {source.name} of the source: "

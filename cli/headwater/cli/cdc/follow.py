@@ -16,6 +16,7 @@ from headwater.cli.cdc.options import (
     BadDates,
     BatchBytes,
     BatchSeconds,
+    ComputedColumn,
     Exclude,
     ExcludingDbs,
     ExcludingTables,
@@ -26,14 +27,19 @@ from headwater.cli.cdc.options import (
     LockSeconds,
     MemoryBytes,
     MergeShards,
+    MetadataColumn,
+    MetadataColumnPrefix,
     MetricsPort,
+    MultipleTablePartitionKeys,
     Name,
     Narrowing,
     Once,
     OnDrop,
     OptionalSource,
     OptionalTarget,
+    PartitionKeys,
     PasswordFile,
+    PrimaryKeys,
     Publication,
     RangeRows,
     Readers,
@@ -97,6 +103,12 @@ def follow(
     table_suffix_db: TableSuffixDb = None,
     table_mapping: TableMapping = None,
     merge_shards: MergeShards = None,
+    partition_keys: PartitionKeys = None,
+    multiple_table_partition_keys: MultipleTablePartitionKeys = None,
+    primary_keys: PrimaryKeys = None,
+    computed_column: ComputedColumn = None,
+    metadata_column: MetadataColumn = None,
+    metadata_column_prefix: MetadataColumnPrefix = None,
     name: Name = None,
     password_file: PasswordFile = None,
     type_mapping: TypeMapping = None,
@@ -137,6 +149,12 @@ def follow(
         "table-suffix-db": table_suffix_db,
         "table-mapping": table_mapping,
         "merge-shards": merge_shards,
+        "partition-keys": partition_keys or None,
+        "multiple-table-partition-keys": multiple_table_partition_keys or None,
+        "primary-keys": primary_keys or None,
+        "computed-column": computed_column or None,
+        "metadata-column": metadata_column or None,
+        "metadata-column-prefix": metadata_column_prefix or None,
         "name": name,
         "password-file": password_file,
         "type-mapping": type_mapping,
@@ -199,6 +217,12 @@ def check(
     table_suffix_db: TableSuffixDb = None,
     table_mapping: TableMapping = None,
     merge_shards: MergeShards = None,
+    partition_keys: PartitionKeys = None,
+    multiple_table_partition_keys: MultipleTablePartitionKeys = None,
+    primary_keys: PrimaryKeys = None,
+    computed_column: ComputedColumn = None,
+    metadata_column: MetadataColumn = None,
+    metadata_column_prefix: MetadataColumnPrefix = None,
     password_file: PasswordFile = None,
     type_mapping: TypeMapping = None,
     table_option: TableOption = None,
@@ -213,35 +237,39 @@ def check(
     at, and nothing is created. The exit code is 1 if there is something. Notes, which say what the
     lake will not have, do not count.
     """
-    if file is not None:
-        options_given = (source, include, target, exclude, type_mapping, table_option)
-        if any(options_given) or tables_without_key or slot or publication:
-            raise typer.BadParameter("give either a file or options")
-        options = _from_file("headwater cdc check", file, {"password_file": password_file})
+    values = {
+        "source": source,
+        "include": include or None,
+        "target": target,
+        "exclude": exclude or None,
+        "including-tables": including_tables,
+        "excluding-tables": excluding_tables,
+        "including-dbs": including_dbs,
+        "excluding-dbs": excluding_dbs,
+        "table-prefix": table_prefix,
+        "table-suffix": table_suffix,
+        "table-prefix-db": table_prefix_db,
+        "table-suffix-db": table_suffix_db,
+        "table-mapping": table_mapping,
+        "merge-shards": merge_shards,
+        "partition-keys": partition_keys or None,
+        "multiple-table-partition-keys": multiple_table_partition_keys or None,
+        "primary-keys": primary_keys or None,
+        "computed-column": computed_column or None,
+        "metadata-column": metadata_column or None,
+        "metadata-column-prefix": metadata_column_prefix or None,
+        "type-mapping": type_mapping or None,
+        "table-options": pairs(table_option, "--table-option") or None,
+        "tables-without-key": tables_without_key,
+        "slot": slot,
+        "publication": publication,
+    }
+    if file is None:
+        options = _options("headwater cdc check", {**values, "password-file": password_file})
+    elif any(value is not None for value in values.values()):
+        raise typer.BadParameter("give either a file or options")
     else:
-        values = {
-            "source": source,
-            "include": include or None,
-            "target": target,
-            "exclude": exclude,
-            "including-tables": including_tables,
-            "excluding-tables": excluding_tables,
-            "including-dbs": including_dbs,
-            "excluding-dbs": excluding_dbs,
-            "table-prefix": table_prefix,
-            "table-suffix": table_suffix,
-            "table-prefix-db": table_prefix_db,
-            "table-suffix-db": table_suffix_db,
-            "table-mapping": table_mapping,
-            "merge-shards": merge_shards,
-            "password-file": password_file,
-            "type-mapping": type_mapping,
-            "table-options": pairs(table_option, "--table-option"),
-            "tables-without-key": tables_without_key,
-            "slot": slot,
-            "publication": publication,
-        }
-        options = _options("headwater cdc check", values)
+        options = _from_file("headwater cdc check", file, {"password_file": password_file})
     from headwater.cdc.service.running import check as find
 
     findings = find(lake, options)

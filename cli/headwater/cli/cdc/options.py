@@ -10,6 +10,7 @@ __all__ = [
     "BadDates",
     "BatchBytes",
     "BatchSeconds",
+    "ComputedColumn",
     "Exclude",
     "ExcludingDbs",
     "ExcludingTables",
@@ -20,14 +21,19 @@ __all__ = [
     "LockSeconds",
     "MemoryBytes",
     "MergeShards",
+    "MetadataColumn",
+    "MetadataColumnPrefix",
     "MetricsPort",
+    "MultipleTablePartitionKeys",
     "Name",
     "Narrowing",
     "OnDrop",
     "Once",
     "OptionalSource",
     "OptionalTarget",
+    "PartitionKeys",
     "PasswordFile",
+    "PrimaryKeys",
     "Publication",
     "RangeRows",
     "Readers",
@@ -131,6 +137,48 @@ TableMapping = Annotated[
 MergeShards = Annotated[
     bool | None,
     typer.Option(rich_help_panel=_NAMES, help="With --no-merge-shards, names are DATABASE_TABLE."),
+]
+PartitionKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[TABLE=]COLUMNS",
+        rich_help_panel=_ROWS,
+        help="Partition columns of the lake's tables, such as dt,hh or orders=dt; may be repeated.",
+    ),
+]
+MultipleTablePartitionKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TABLE=COLUMNS", rich_help_panel=_ROWS, help="The same, by Paimon's other name."
+    ),
+]
+PrimaryKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[TABLE=]COLUMNS",
+        rich_help_panel=_ROWS,
+        help="The primary key in the lake: the source's with further columns; may be repeated.",
+    ),
+]
+ComputedColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FUNCTION(COLUMN)",
+        rich_help_panel=_ROWS,
+        help="A computed column, such as 'dt=date_format(at, yyyy-MM-dd)'; may be repeated.",
+    ),
+]
+MetadataColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_ROWS,
+        help="A column with a name of the source: database_name, table_name or schema_name.",
+    ),
+]
+MetadataColumnPrefix = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=_ROWS, help="What stands before the names of these columns."),
 ]
 Name = Annotated[
     str | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 from typer.core import TyperCommand
 
@@ -16,7 +18,7 @@ class FollowCommand(TyperCommand):
     Options of Paimon's actions that pipelines do not have are rejected with what to use instead.
     """
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; a wrong command line is a usage error."""
         own = {name for parameter in self.params for name in parameter.opts}
         own |= {name for parameter in self.params for name in parameter.secondary_opts}
