@@ -39,9 +39,9 @@ def merged(origin: Origin, follower: Follower) -> Follower:
 
 def rows(follower: Follower, *columns: str) -> list[tuple[object, ...]]:
     """Columns of the merged table's rows, in order."""
-    found = follower.lake.table("lake.orders").scan().to_arrow()
-    found = found.sort_by([("table_name", "ascending"), ("id", "ascending")])
-    return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
+    table = follower.lake.table("lake.orders").scan().to_arrow()
+    table = table.sort_by([("table_name", "ascending"), ("id", "ascending")])
+    return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
 
 
 def test_columns_are_united_and_keys_kept_apart(origin: Origin, merged: Follower) -> None:

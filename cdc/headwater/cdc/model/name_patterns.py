@@ -9,7 +9,7 @@ from headwater.storage.errors import Invalid
 
 __all__ = ["NamePattern"]
 
-# A regular expression of Java that is none of these may mean something else in Python.
+# A regular expression of Java that has other parts may mean something else in Python.
 _TOKEN = re.compile(
     r"""
       [^\\^$.|?*+()\[\]{}]          # a character that stands for itself
@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class NamePattern:
-    """A regular expression that matches whole names, as in Paimon's ``including_tables``.
+    """A regular expression that must match all of a name, as in Paimon's ``including_tables``.
 
     Attributes:
         text: The expression.
@@ -58,5 +58,5 @@ class NamePattern:
             ) from None
 
     def matches(self, name: str) -> bool:
-        """Whether a whole name is meant."""
+        """Whether all of a name matches."""
         return self.expression.fullmatch(name) is not None

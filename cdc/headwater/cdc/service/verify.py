@@ -242,8 +242,8 @@ class _Verification:
             comparison.add_lake(kept.to_arrow().cast(schema).to_batches())
             key = list(mapping.source.primary_key)
             source_keys = wanted.select(key).unique().to_arrow().cast(keys.select(key).schema)
-            found = read.rows_of_keys(mapping.source, source_keys, self._settings.bad_dates)
-            for batch in map(mapping.rows, found):
+            source_rows = read.rows_of_keys(mapping.source, source_keys, self._settings.bad_dates)
+            for batch in map(mapping.rows, source_rows):
                 # Its row may have another key in the lake by now, which is not looked up.
                 frame = pl.DataFrame(pa.table(batch)).join(wanted, on=names, how="semi")
                 comparison.add_source(frame.to_arrow().cast(schema).to_batches())
