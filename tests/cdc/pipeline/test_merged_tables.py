@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.pipeline.killed_pipelines import Writer
 from tests.cdc.pipeline.test_interruptions import ends
 from tests.cdc.pipeline.test_table_layout import equal
 
@@ -196,3 +198,32 @@ def test_each_commits_its_part_once(origin: Origin, merged: Follower, is_done: b
     assert len(commits) == len(set(commits))
     users = {origin.table(name).escaped for name in ("o1", "o2")}
     assert {user.partition("/")[2] for user, _ in commits} == users
+
+
+def test_all_of_them_change_while_rows_are_read(
+    origin: Origin, follower: Follower, seed: int
+) -> None:
+    names = ("o1", "o2", "o3")
+    for name in names:
+        rows = ", ".join(f"({key}, {key})" for key in range(1000))
+        origin.run(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES {rows}"
+        )
+    follower.change(layout=WITH_THIRD, range_rows=100, batch_seconds=0.1)
+
+    def statements(values: random.Random) -> list[str]:
+        name, key = values.choice(names), values.randrange(1500)
+        truncates = values.random() < 0.02
+        return [
+            f"UPDATE {name} SET v = v + 1 WHERE id BETWEEN {key} AND {key + 9}",
+            f"REPLACE INTO {name} VALUES ({values.randrange(1500)}, 0)",
+            f"TRUNCATE TABLE {name}" if truncates else f"DELETE FROM {name} WHERE id = {key}",
+        ]
+
+    with Writer(origin.address, origin.database, statements, seed) as writer:
+        follower.once()
+        follower.resnapshot("o2")
+        follower.once()
+    assert writer.transactions
+    follower.once()
+    equal(follower, *names)

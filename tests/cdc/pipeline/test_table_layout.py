@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.pipeline.killed_pipelines import Writer
 
 from headwater.cdc.model.computed_columns import ComputedColumn
 from headwater.cdc.model.layout import LayoutRules
@@ -215,3 +217,27 @@ def test_other_keys_at_a_later_start_are_rejected(origin: Origin, follower: Foll
     follower.change(layout=replace(BY_DAY, metadata=("table_name",)))
     with pytest.raises(Invalid, match="another choice of metadata columns than before"):
         follower.once()
+
+
+def test_keys_move_while_rows_are_read(origin: Origin, follower: Follower, seed: int) -> None:
+    rows = ", ".join(f"({key}, '2024-01-{key % 28 + 1}', 'v')" for key in range(3000))
+    origin.run(TABLE, f"INSERT INTO t VALUES {rows}")
+    follower.change(layout=BY_DAY, range_rows=200, batch_seconds=0.1)
+
+    def statements(values: random.Random) -> list[str]:
+        key, day = values.randrange(4000), values.randrange(1, 29)
+        return [
+            "BEGIN",
+            f"UPDATE t SET at = '2024-02-{day}' WHERE id BETWEEN {key} AND {key + 20}",
+            f"DELETE FROM t WHERE id = {values.randrange(4000)}",
+            f"INSERT IGNORE INTO t VALUES ({values.randrange(4000)}, '2024-03-{day}', 'new')",
+            "COMMIT",
+        ]
+
+    with Writer(origin.address, origin.database, statements, seed) as writer:
+        follower.once()
+        follower.resnapshot("t")
+        follower.once()
+    assert writer.transactions
+    follower.once()
+    equal(follower, "t")
