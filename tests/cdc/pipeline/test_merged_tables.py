@@ -14,6 +14,7 @@ from tests.cdc.pipeline.test_table_layout import equal
 from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
 
 NAMES = TargetNames(mapping={"o1": "orders", "o2": "orders"})
@@ -44,6 +45,29 @@ def rows(follower: Follower, *columns: str) -> list[tuple[object, ...]]:
     table = follower.lake.table("lake.orders").scan().to_arrow()
     table = table.sort_by([("table_name", "ascending"), ("id", "ascending")])
     return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+
+
+def test_a_quarantined_table_does_not_catch_up(origin: Origin, merged: Follower) -> None:
+    merged.change(narrowing=Narrowing.FAIL, tag_batches=1)
+    merged.once()
+    tags = merged.lake.table("lake.orders").tags()
+    assert tags
+    origin.run("ALTER TABLE o1 MODIFY v SMALLINT NOT NULL", "UPDATE o2 SET v = 5 WHERE id = 4")
+    merged.once()
+    assert merged.phases()["o1"] is TablePhase.QUARANTINED
+    state = PipelineState.open(merged.lake, "lake", "shop")
+    state.request(f"catchup:{origin.table('o1').escaped}", "")
+    merged.change(narrowing=Narrowing.KEEP)
+    merged.once()
+    reason = str(merged.states()["o1"].reason)
+    assert "it cannot catch up: table lake.orders has the rows of other tables, too" in reason
+    assert reason.endswith(f"headwater cdc resnapshot {origin.table('o1')}")
+    # Nor is the lake's table tagged while it has rows of before.
+    assert merged.lake.table("lake.orders").tags() == tags
+    merged.resnapshot("o1")
+    merged.once()
+    equal(merged, "o1", "o2")
+    assert len(merged.lake.table("lake.orders").tags()) > len(tags)
 
 
 def test_columns_are_united_and_keys_kept_apart(origin: Origin, merged: Follower) -> None:

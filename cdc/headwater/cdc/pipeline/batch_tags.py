@@ -20,7 +20,7 @@ from headwater.storage.errors import AlreadyExists, Conflict, NotFound, Unavaila
 __all__ = ["BatchTags", "tag_name"]
 
 # Their rows are not those of the batch, and may not be for long.
-_LEFT_OUT = (TablePhase.QUARANTINED, TablePhase.CATCHING_UP, TablePhase.GONE)
+_BEHIND = (TablePhase.QUARANTINED, TablePhase.CATCHING_UP)
 
 States = Mapping[TableName, TableState]
 
@@ -53,8 +53,11 @@ class BatchTags:
         tagged = self._state.tagged()
         if tagged and number - tagged[-1] < every:
             return
-        chosen = {name: state for name, state in states.items() if state.phase not in _LEFT_OUT}
-        if not chosen or any(state.is_read or state.is_ahead for state in chosen.values()):
+        # A table of the lake may have the rows of several.
+        behind = {state.target for state in states.values() if state.phase in _BEHIND}
+        present = [state for state in states.values() if state.phase is not TablePhase.GONE]
+        chosen = [state for state in present if state.target not in behind]
+        if not chosen or any(state.is_read or state.is_ahead for state in chosen):
             return
         count = self._settings.tag_num_retained_max
         # Without a number, the last one says when the next one is due.
@@ -63,7 +66,7 @@ class BatchTags:
         pipeline, writers = self._settings.name, self._targets.writers
         create = partial(self._create, tag_name(pipeline, number))
         try:
-            _on_all(writers, create, {state.target for state in chosen.values()})
+            _on_all(writers, create, {state.target for state in chosen})
             targets = {state.target for state in states.values() if state.target}
             for old in expired:
                 _on_all(writers, partial(self._delete, tag_name(pipeline, old)), targets)

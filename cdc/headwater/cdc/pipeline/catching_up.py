@@ -93,6 +93,8 @@ class CatchingUp:
             return f"the position of its rows in the log is not known; {help_}"
         if name in self._cascades.children({**states, name: _followed(state)}):
             return f"a foreign key changes its rows without an event in the log; {help_}"
+        if self._settings.layout.layout(name).is_merged:
+            return f"table {state.target} has the rows of other tables, too; {help_}"
         if not self._targets.is_own(state.target):
             return f"table {state.target} is not the one that the pipeline wrote; {help_}"
         return None

@@ -370,7 +370,9 @@ class SchemaEvents:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
             event.joining.forget(new)
-            return quarantined(state, error.message, event.batch.end)
+            # What the log has of it from here on is not of the table of the lake.
+            failed = quarantined(state, error.message, event.batch.end)
+            return replace(failed, backlog=None)
         state = replace(state, target=target)
         metadata = [self._settings.layout.layout(name).metadata for name in (old, new)]
         if state.is_followed and metadata[0] != metadata[1]:
