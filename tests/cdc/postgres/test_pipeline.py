@@ -132,29 +132,6 @@ def test_statements_that_the_first_rows_come_after(
     follower.check("orders")
 
 
-def test_values_that_messages_leave_out(postgres: PostgresDatabase, follower: Follower) -> None:
-    """airbytehq/airbyte#30518, bruin-data/ingestr#805."""
-    postgres.run(
-        "CREATE TABLE documents (id INT PRIMARY KEY, n INT, body TEXT)",
-        "ALTER TABLE documents ALTER COLUMN body SET STORAGE EXTERNAL",
-        "INSERT INTO documents SELECT n, n, repeat(md5(n::text), 200) "
-        "FROM generate_series(1, 20) n",
-    )
-    follower.once()
-    postgres.run(
-        "UPDATE documents SET n = 100 WHERE id = 1",
-        "UPDATE documents SET id = 102 WHERE id = 2",
-        "INSERT INTO documents VALUES (30, 30, repeat('long', 2000))",
-        "UPDATE documents SET n = 31 WHERE id = 30",
-        "UPDATE documents SET id = 130 WHERE id = 30",
-    )
-    follower.once()
-    follower.check("documents")
-    bodies = {row["id"]: row["body"] for row in follower.rows("documents")}
-    assert bodies[130] == "long" * 2000
-    assert 30 not in bodies
-
-
 def test_a_partitioned_table_is_one(postgres: PostgresDatabase, follower: Follower) -> None:
     postgres.run(
         "CREATE TABLE logs (id INT, day DATE, v TEXT, PRIMARY KEY (id, day)) PARTITION BY RANGE "

@@ -14,7 +14,7 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.pipeline.log_rows import ReadAgainError
 from headwater.cdc.sink.comparison import Comparison, Difference
-from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
+from headwater.cdc.sink.row_mapping import RowMapping, any_values, row_schema, with_kind
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.reads import ConsistentRead
@@ -126,17 +126,6 @@ def _deletes(keys: pa.Table, table: SourceTable) -> pa.RecordBatch:
         elif column.type.nullable:
             columns.append(pa.nulls(count, to_arrow(column.type)))
         else:
-            columns.append(_any_values(to_arrow(column.type), count))
+            columns.append(any_values(to_arrow(column.type), count))
     kinds = pa.array(np.full(count, RowKind.DELETE, np.int8))
     return pa.RecordBatch.from_arrays([*columns, kinds], schema=schema)
-
-
-def _any_values(type_: pa.DataType, count: int) -> pa.Array:
-    if pa.types.is_list(type_):
-        return pa.ListArray.from_arrays(
-            np.zeros(count + 1, np.int32), pa.nulls(0, type_.value_type)
-        )
-    if pa.types.is_binary(type_) or pa.types.is_string(type_):
-        return pa.repeat(pa.scalar("", pa.string()), count).cast(type_)
-    zeros = pa.py_buffer(bytes((count * type_.bit_width + 7) // 8))
-    return pa.Array.from_buffers(type_, count, [None, zeros])

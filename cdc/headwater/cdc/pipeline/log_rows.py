@@ -12,12 +12,16 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceTable
-from headwater.cdc.sink.row_mapping import row_schema
+from headwater.cdc.pipeline.partial_rows import completed
+from headwater.cdc.sink.row_mapping import any_values, row_schema
 from headwater.cdc.source.log_batches import LoggedRows, TableRows
 from headwater.storage.errors import Conflict, Unsupported
 from headwater.storage.rows.kinds import RowKind
+from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["LogRows", "ReadAgainError"]
+
+_Flags = npt.NDArray[np.bool_]
 
 
 class ReadAgainError(Conflict):
@@ -34,6 +38,9 @@ class LogRows:
         bad_dates: What to do with dates that the lake does not have.
         keeps_before: Whether the lake's table needs the rows before updates.
         identity: The columns that decide on a row's key in the lake; by default those of the key.
+        deletes_by_key: Whether a deleted row needs its key only, unless rows before are kept.
+        completes: Whether rows get what they lack from rows before them, as the log has all changes
+            of rows; unless rows before updates are kept.
 
     Attributes:
         unclear_keys: Keys of rows that the log has in part only, once they were read.
@@ -46,6 +53,8 @@ class LogRows:
     bad_dates: BadDates
     keeps_before: bool = False
     identity: Sequence[str] = ()
+    deletes_by_key: bool = False
+    completes: bool = False
     unclear_keys: list[pa.Table] = field(default_factory=list)
     partial: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -92,7 +101,7 @@ class LogRows:
         (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
         keep = np.ones(len(kinds), np.bool_)
         if decoded.column_set is not None and self.table.primary_key:
-            self._take_partial(decoded, rows, before, keep)
+            rows = self._without_partial(rows, kinds, _present(self.table, decoded), keep)
         elif decoded.column_set is not None:
             rows = self._completed(decoded, rows, before)
         if len(before):
@@ -137,49 +146,87 @@ class LogRows:
             rows = rows.set_column(index, rows.schema.field(index), values)
         return rows
 
-    def _take_partial(
-        self,
-        decoded: LoggedRows,
-        rows: pa.Table,
-        before: npt.NDArray[np.int64],
-        keep: npt.NDArray[np.bool_],
-    ) -> None:
-        """Note the keys of rows that lack columns, and keep the rows out."""
-        assert decoded.column_set is not None
-        sets = decoded.column_set.to_numpy()
-        lacks = self._lack(decoded)[sets]
-        # An update is left out whole.
-        either = lacks[before] | lacks[before + 1]
-        lacks[before] = lacks[before + 1] = either
+    def _without_partial(
+        self, rows: pa.Table, kinds: npt.NDArray[np.int8], has: dict[str, _Flags], keep: _Flags
+    ) -> pa.Table:
+        """Rows, those that lack columns with what earlier ones have; the others are kept out."""
+        keys = self._keys(rows, kinds, has)
+        for name, key in zip(self.table.primary_key, keys, strict=True):
+            # Also the key before an update that changes it.
+            index = rows.column_names.index(name)
+            rows = rows.set_column(index, rows.field(index), key)
+            has[name] = np.ones(len(kinds), np.bool_)
+        if self.completes and not self.keeps_before:
+            rows = completed(rows, kinds, has, keys)
+        lacks = ~np.logical_and.reduce(list(has.values()))
+        (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
+        is_key_enough = set(self.identity) == set(self.table.primary_key)
+        if self.deletes_by_key and is_key_enough and not self.keeps_before:
+            # A row goes away by its key, also that before an update that changes it.
+            rows = self._deletable(rows, lacks & (kinds != RowKind.INSERT))
+            lacks[kinds == RowKind.DELETE] = False
+            lacks[before] = lacks[before + 1]
+        else:
+            # An update is left out whole.
+            lacks[before] |= lacks[before + 1]
+            lacks[before + 1] = lacks[before]
         (places,) = np.nonzero(lacks)
-        if len(places) and set(self.identity) != set(self.table.primary_key):
+        if not len(places):
+            return rows
+        if not is_key_enough:
             raise ReadAgainError(
                 f"table {self.table.name}: a session wrote parts of rows (a partial image), whose "
                 "keys in the lake are not known; the table is read again"
             )
         keep[places] = False
-        after = np.zeros(len(sets), np.bool_)
-        after[before + 1] = True
+        partial = rows.take(pa.array(places))
+        self.unclear_keys.append(partial.select(list(self.table.primary_key)))
+        self.partial.append(partial)
+        return rows
+
+    def _keys(
+        self, rows: pa.Table, kinds: npt.NDArray[np.int8], has: dict[str, _Flags]
+    ) -> list[pa.Array]:
+        """The keys of rows. A row after an update has that of the one before, unless it changed."""
+        places = np.arange(len(kinds))
+        (before,) = np.nonzero(kinds == RowKind.UPDATE_BEFORE)
+        is_after = np.zeros(len(kinds), np.bool_)
+        is_after[before + 1] = True
         keys = []
         for name in self.table.primary_key:
-            has = np.array([name in names for names in decoded.column_sets])[sets]
-            # An image after an update has the key where that changed.
-            source = np.where(after[places] & ~has[places], places - 1, places)
-            if not has[source].all():
+            source = np.where(is_after & ~has[name], places - 1, places)
+            if not has[name][source].all():
                 raise ReadAgainError(
                     f"table {self.table.name}: a session wrote rows without their key (a partial "
                     "image); the table is read again"
                 )
             keys.append(rows.column(name).take(pa.array(source)))
-        self.unclear_keys.append(pa.Table.from_arrays(keys, list(self.table.primary_key)))
-        partial = rows.take(pa.array(places))
-        for name, key in zip(self.table.primary_key, keys, strict=True):
-            at = partial.column_names.index(name)
-            # Also the key before an update that changes it.
-            partial = partial.set_column(at, partial.field(at), key)
-        self.partial.append(partial)
+        return keys
+
+    def _deletable(self, rows: pa.Table, lacks: _Flags) -> pa.Table:
+        """Rows that have any value where they lack one of a column that is NOT NULL."""
+        for index, column in enumerate(self.table.columns):
+            if column.type.nullable or column.name in self.table.primary_key or not lacks.any():
+                continue
+            values = rows.column(index)
+            anything = any_values(to_arrow(column.type), len(values))
+            is_filled = pc.and_(pa.array(lacks), pc.is_null(values))
+            rows = rows.set_column(
+                index, rows.field(index), pc.if_else(is_filled, anything, values)
+            )
+        return rows
 
     def _lack(self, decoded: LoggedRows) -> npt.NDArray[np.bool_]:
         """Which kinds of partial images lack a column of the table."""
         every = {column.name for column in self.table.columns}
         return np.array([not every <= set(names) for names in decoded.column_sets], np.bool_)
+
+
+def _present(table: SourceTable, decoded: LoggedRows) -> dict[str, _Flags]:
+    """Which rows have each column of a table."""
+    assert decoded.column_set is not None
+    sets = decoded.column_set.to_numpy()
+    return {
+        column.name: np.array([column.name in names for names in decoded.column_sets])[sets]
+        for column in table.columns
+    }

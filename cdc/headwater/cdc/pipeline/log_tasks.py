@@ -101,7 +101,13 @@ def write_log_rows(
 
 def _write_part(task: _LogTask) -> _LogTaskOutcome:
     mapping = task.mapping
-    log_rows = LogRows(mapping.source, [task.run], task.bad_dates, identity=mapping.identity)
+    log_rows = LogRows(
+        mapping.source,
+        [task.run],
+        task.bad_dates,
+        identity=mapping.identity,
+        deletes_by_key=not mapping.layout.own_columns,
+    )
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in log_rows.batches():

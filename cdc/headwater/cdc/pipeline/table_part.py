@@ -174,6 +174,8 @@ class TablePart(BatchPart):
             self._settings.bad_dates,
             keeps_before=is_input,
             identity=self._mapping.identity,
+            deletes_by_key=not self._mapping.layout.own_columns,
+            completes=self._source.logs_cascades,
         )
         log_rows.check()
         if self._executor is not None and self._has_large_log:

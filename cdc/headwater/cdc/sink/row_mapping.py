@@ -14,7 +14,7 @@ from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow
 
-__all__ = ["RowMapping", "row_schema", "with_kind"]
+__all__ = ["RowMapping", "any_values", "row_schema", "with_kind"]
 
 
 def row_schema(table: SourceTable) -> pa.Schema:
@@ -33,6 +33,18 @@ def with_kind(batch: pa.RecordBatch, kind: RowKind, schema: pa.Schema) -> pa.Rec
     """
     kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
     return pa.RecordBatch.from_arrays([*batch.columns, kinds], schema=schema)
+
+
+def any_values(type_: pa.DataType, count: int) -> pa.Array:
+    """Values of a type, for rows of which only the key counts."""
+    if pa.types.is_list(type_):
+        return pa.ListArray.from_arrays(
+            np.zeros(count + 1, np.int32), pa.nulls(0, type_.value_type)
+        )
+    if pa.types.is_binary(type_) or pa.types.is_string(type_):
+        return pa.repeat(pa.scalar("", pa.string()), count).cast(type_)
+    zeros = pa.py_buffer(bytes((count * type_.bit_width + 7) // 8))
+    return pa.Array.from_buffers(type_, count, [None, zeros])
 
 
 @dataclass(frozen=True)
