@@ -285,8 +285,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def postgresql_programs() -> Path | None:
-    """The directory of PostgreSQL's server programs; None without them."""
-    installed = shutil.which("initdb")
+    """The directory of PostgreSQL's server programs; None without them.
+
+    HEADWATER_POSTGRES_BIN names that of another version.
+    """
+    named = os.environ.get("HEADWATER_POSTGRES_BIN")
+    installed = shutil.which("initdb", path=named)
     if installed is not None:
         return Path(installed).parent
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))

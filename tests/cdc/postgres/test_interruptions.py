@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -186,8 +187,8 @@ def test_a_source_that_is_away(lake: Lake) -> None:
 @pytest.mark.parametrize("has_slot", [False, True])
 def test_a_promoted_replica(lake: Lake, has_slot: bool) -> None:
     programs = postgresql_programs()
-    base_backup = shutil.which("pg_basebackup")
     assert programs is not None
+    base_backup = shutil.which("pg_basebackup", path=os.environ.get("HEADWATER_POSTGRES_BIN"))
     if base_backup is None:
         pytest.skip("needs pg_basebackup")
     with own_server("max_wal_senders=5", "hot_standby=on") as (url, shop):
