@@ -12,7 +12,6 @@ from tests.cdc.postgres.logs import as_text, contents
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.publications import (
     create_publication,
-    drop_publication,
     publication_findings,
     publish_tables,
 )
@@ -48,7 +47,7 @@ def test_a_publication_of_all_tables_has_those_that_are_created_later(
     assert findings(tables, T, U, P, TableName("public", "later")) == []
     with pytest.raises(Conflict, match="already exists"):
         create_publication(tables.connection, "pub", None)
-    drop_publication(tables.connection, "pub")
+    tables.run("DROP PUBLICATION pub")
     assert findings(tables, T) == [
         'publication pub: it does not exist; CREATE PUBLICATION "pub" FOR ALL TABLES WITH '
         "(publish_via_partition_root)"

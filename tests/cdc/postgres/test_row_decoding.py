@@ -71,7 +71,7 @@ class Change:
         names = relation.column_names
         old, new = dict(zip(names, self.old or (), strict=False)), {}
         if self.is_key:
-            old = {key: old[key] for key in relation.key_names}
+            old = {column.name: old[column.name] for column in relation.columns if column.is_key}
         if self.new is not None:
             new = dict(zip(names, self.new, strict=True))
             new = {
@@ -286,7 +286,6 @@ def test_descriptions_of_tables_are_read_as_they_were_written(
     assert relation == Relation(
         OID, NAME, ReplicaIdentity(identity), tuple(RelationColumn(*column) for column in columns)
     )
-    assert Relation.from_json(relation.to_json()) == relation
     for cut in range(1, len(body)):
         with pytest.raises(CorruptData):
             parse_relation(memoryview(body[:cut]))

@@ -11,11 +11,10 @@ from enum import StrEnum
 
 import pymysql
 from pymysql.err import MySQLError
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
 from headwater.cdc.mysql.encryption import Encryption, unverified_context
+from headwater.cdc.source.options import parse_url
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Address", "Flavour", "MySQLServer", "connected", "explained", "meaning"]
@@ -72,33 +71,18 @@ class Address:
             text: The URL.
             password: The password, where the URL does not have it.
         """
-        try:
-            url = make_url(text)
-        except ArgumentError:
-            raise Invalid(f"source '{_hidden(text)}' is not a URL; write {_URL_FORM}") from None
-        if url.drivername not in tuple(Flavour):
-            raise Invalid(f"source '{_hidden(text)}': '{url.drivername}' is not MySQL or MariaDB")
-        problem = None
-        if not url.host:
-            problem = "the host is missing"
-        elif not url.username:
-            problem = "the user is missing"
-        elif url.database:
-            problem = "a database is named; choose tables with --include"
-        elif url.port is not None and not 0 < url.port < 1 << 16:
-            problem = f"the port is {url.port}, and not between 1 and 65535"
-        elif url.password and password:
-            problem = "the password is given twice"
-        encryption = Encryption()
-        try:
-            encryption = Encryption.from_options(url.query)
-        except Invalid as error:
-            problem = problem or error.message
-        if problem is not None or not url.host or not url.username:
-            raise Invalid(f"source '{_hidden(text)}': {problem}; write {_URL_FORM}")
-        known = url.password if isinstance(url.password, str) else None
-        password = password or known or ""
-        return Address(url.host, url.port or _DEFAULT_PORT, url.username, password, encryption)
+        url = parse_url(
+            text,
+            password,
+            form=_URL_FORM,
+            schemes=dict.fromkeys([flavour.value for flavour in Flavour], _DEFAULT_PORT),
+            kind="MySQL or MariaDB",
+            encryption=Encryption.from_options,
+            database_problem=lambda name: (
+                "a database is named; choose tables with --include" if name else None
+            ),
+        )
+        return Address(url.host, url.port, url.user, url.password, url.encryption)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -286,8 +270,3 @@ def meaning(address: Address, error: MySQLError) -> HeadwaterError:
         f"the source at {address} cannot be reached ({text}); check the address, and that the "
         "server runs"
     )
-
-
-def _hidden(text: str) -> str:
-    """A URL without its password, however malformed it is."""
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", text)

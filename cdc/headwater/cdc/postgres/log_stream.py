@@ -18,6 +18,7 @@ from psycopg import conninfo, pq
 
 from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
+from headwater.cdc.postgres.server import TIMEOUTS, session_options
 from headwater.cdc.postgres.slots import LogSource, of_another_log
 from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import (
@@ -31,22 +32,8 @@ from headwater.storage.errors import (
 
 __all__ = ["LogStream", "MessageChunk", "meaning"]
 
-# A server may be silent for long while it decodes a transaction, so its kernel has to answer.
-_CONNECTION: dict[str, int | str] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 20,
-    "keepalives_interval": 10,
-    "keepalives_count": 4,
-    "tcp_user_timeout": 60_000,
-    "application_name": "headwater",
-}
 # A server that waits less for a sign of its replica ends connections that are well.
 _DEFAULTS = "-c wal_sender_timeout=60s"
-# How the server writes values, whatever the settings of its database and of the user.
-_SESSION = (
-    "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c timezone=UTC "
-    "-c bytea_output=hex -c quote_all_identifiers=off -c search_path= -c statement_timeout=0"
-)
 # More often than a server asks that waits for 30 s at least; one that waits less asks.
 _STATUS_SECONDS = 5.0
 _CHUNK_BYTES = 1 << 20
@@ -146,9 +133,9 @@ class LogStream:
                 f"the source at {self._address} cannot be reached: how to connect to it is not a "
                 "URL or connection string as libpq reads it; correct it"
             ) from None
-        options = f"{_DEFAULTS} {given.get('options') or ''} {_SESSION}"
+        options = f"{_DEFAULTS} {given.get('options') or ''} {session_options()}"
         ours = {"options": options, "replication": "database", "client_encoding": "UTF8"}
-        text = conninfo.make_conninfo("", **{**_CONNECTION, **given, **ours})
+        text = conninfo.make_conninfo("", **{**TIMEOUTS, **given, **ours})
         connection: pq.abc.PGconn = pq.PGconn.connect(text.encode())
         if connection.status != pq.ConnStatus.OK:
             text = connection.error_message.decode(errors="replace").strip()

@@ -15,7 +15,6 @@ from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
 __all__ = [
     "create_publication",
-    "drop_publication",
     "has_publication",
     "publication_findings",
     "publish_tables",
@@ -160,11 +159,6 @@ def _await_writers(
             )
         sleep(_WAKE_SECONDS)
         waited_for &= {writer for (writer,) in connection.execute(_WRITERS, names)}
-
-
-def drop_publication(connection: Connection[Any], name: str) -> None:
-    """Drop a publication, if it is there."""
-    _run(connection, name, "drop", SQL("DROP PUBLICATION IF EXISTS {}").format(Identifier(name)))
 
 
 def publication_findings(

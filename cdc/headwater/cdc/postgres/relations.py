@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from headwater.cdc.ddl.changes import Change
@@ -73,27 +72,6 @@ class Relation:
     def column_names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The columns that the log has of deleted rows, and of rows whose key is updated."""
-        return tuple(column.name for column in self.columns if column.is_key)
-
-    def to_json(self) -> str:
-        """The table as JSON, to be recorded."""
-        columns = [[*astuple(column)] for column in self.columns]
-        return json.dumps([self.oid, *self.name, self.identity.value, columns])
-
-    @staticmethod
-    def from_json(text: str) -> Relation:
-        """Read what `to_json` has written."""
-        oid, schema, table, identity, columns = json.loads(text)
-        return Relation(
-            oid,
-            TableName(schema, table),
-            ReplicaIdentity(identity),
-            tuple(RelationColumn(*column) for column in columns),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,32 @@ from enum import StrEnum
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.model.tables import Finding
-from headwater.cdc.source.options import url_options
+from headwater.cdc.source.options import parse_url, url_options
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
-__all__ = ["SESSION", "Address", "Encryption", "PostgresServer", "connected", "explained"]
+__all__ = [
+    "SESSION",
+    "TIMEOUTS",
+    "Address",
+    "Encryption",
+    "PostgresServer",
+    "connected",
+    "explained",
+    "session_options",
+]
 
 _DEFAULT_PORT = 5432
-# A server that reads for long is silent, so its kernel has to answer; the last is in ms.
-_TIMEOUTS = {
+TIMEOUTS: Mapping[str, str] = {
     "connect_timeout": "10",
     "keepalives_idle": "20",
     "keepalives_interval": "10",
     "keepalives_count": "4",
     "tcp_user_timeout": "60000",
 }
+"""A server that reads for long is silent, so its kernel has to answer; the last is in ms."""
+
 _URL_FORM = "postgresql://user@host:port/database"
 _SCHEMES = ("postgresql", "postgres")
 _MODE, _CA, _CERTIFICATE, _KEY = "sslmode", "sslrootcert", "sslcert", "sslkey"
@@ -163,34 +171,16 @@ class Address:
             text: The URL.
             password: The password, where the URL does not have it.
         """
-        try:
-            url = make_url(text)
-        except ArgumentError:
-            raise Invalid(f"source '{_hidden(text)}' is not a URL; write {_URL_FORM}") from None
-        if url.drivername not in _SCHEMES:
-            raise Invalid(f"source '{_hidden(text)}': '{url.drivername}' is not PostgreSQL")
-        problem = None
-        if not url.host:
-            problem = "the host is missing"
-        elif not url.username:
-            problem = "the user is missing"
-        elif not url.database:
-            problem = "the database is missing"
-        elif url.port is not None and not 0 < url.port < 1 << 16:
-            problem = f"the port is {url.port}, and not between 1 and 65535"
-        elif url.password and password:
-            problem = "the password is given twice"
-        encryption = Encryption()
-        try:
-            encryption = Encryption.from_options(url.query)
-        except Invalid as error:
-            problem = problem or error.message
-        if problem is not None or not url.host or not url.username or not url.database:
-            raise Invalid(f"source '{_hidden(text)}': {problem}; write {_URL_FORM}")
-        known = url.password if isinstance(url.password, str) else None
-        port = url.port or _DEFAULT_PORT
-        password = password or known or ""
-        return Address(url.host, port, url.username, url.database, password, encryption)
+        url = parse_url(
+            text,
+            password,
+            form=_URL_FORM,
+            schemes=dict.fromkeys(_SCHEMES, _DEFAULT_PORT),
+            kind="PostgreSQL",
+            encryption=Encryption.from_options,
+            database_problem=lambda name: None if name else "the database is missing",
+        )
+        return Address(url.host, url.port, url.user, url.database, url.password, url.encryption)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -206,10 +196,10 @@ class Address:
             "port": str(self.port),
             "user": self.user,
             "dbname": self.database,
-            **_TIMEOUTS,
+            **TIMEOUTS,
             "client_encoding": "UTF8",
             "application_name": "headwater cdc",
-            "options": " ".join(f"-c {name}={value}" for name, value in SESSION.items()),
+            "options": session_options(),
         }
         if self.password:
             # Without one, libpq looks into its password file.
@@ -375,6 +365,11 @@ class PostgresServer:
             )
 
 
+def session_options() -> str:
+    """The settings of `SESSION` as an option of libpq's connections."""
+    return " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+
+
 def connected(address: Address, **parameters: str) -> psycopg.Connection[Row]:
     """Open a connection that commits each statement; `parameters` are as for `Address.conninfo`."""
     conninfo = address.conninfo(**parameters)
@@ -431,8 +426,3 @@ def meaning(address: Address, error: psycopg.Error) -> HeadwaterError:
             "server runs"
         )
     return Invalid(f"the source at {address} rejects a statement: error {code}, {text}")
-
-
-def _hidden(text: str) -> str:
-    """A URL without its password, however malformed it is."""
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", text)

@@ -153,9 +153,11 @@ class PostgresSource:
 
     def _unpublished(self, names: Collection[TableName]) -> list[Finding]:
         """Those of some tables that a publication does not have, or not all of their changes."""
+        return [finding for finding in self._published(names) if finding.table is not None]
+
+    def _published(self, tables: Collection[TableName]) -> list[Finding]:
         with explained(self.address):
-            findings = publication_findings(self._connection, self._log.publication, names)
-            return [finding for finding in findings if finding.table is not None]
+            return publication_findings(self._connection, self._log.publication, tables)
 
     def check_holds(self, position: Position) -> None:
         """Check that the slot has all changes after a position; see `check_slot`."""
@@ -278,10 +280,8 @@ class PostgresSource:
 
     def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
         """Those of the tables whose changes the publication does not have, or not all of them."""
-        with explained(self.address):
-            findings = publication_findings(self._connection, self._log.publication, tables)
         lacks: dict[TableName, Finding] = {}
-        for finding in findings:
+        for finding in self._published(tables):
             for name in tables if finding.table is None else [finding.table]:
                 lacks.setdefault(name, finding)
         return lacks

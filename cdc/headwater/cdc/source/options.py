@@ -2,15 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Generic, TypeVar
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["parse_choices", "url_options"]
+__all__ = ["SourceUrl", "parse_choices", "parse_url", "url_options"]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
+_Encryption = TypeVar("_Encryption")
+
+
+@dataclass(frozen=True)
+class SourceUrl(Generic[_Encryption]):
+    """What the URL of a source says.
+
+    Attributes:
+        host, port, user, password: As in the URL.
+        database: The database; empty without one.
+        encryption: What its options say.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+    encryption: _Encryption
+
+
+def parse_url(
+    text: str,
+    password: str | None,
+    *,
+    form: str,
+    schemes: Mapping[str, int],
+    kind: str,
+    encryption: Callable[[Mapping[str, str | tuple[str, ...]]], _Encryption],
+    database_problem: Callable[[str | None], str | None],
+) -> SourceUrl[_Encryption]:
+    """Read the URL of a source.
+
+    Args:
+        text: The URL.
+        password: The password, where the URL does not have it.
+        form: How such a URL is written.
+        schemes: Its schemes, with the port that is meant without one.
+        kind: What the schemes are of.
+        encryption: Reads the URL's options; Invalid.
+        database_problem: What is wrong with the database; None if nothing is.
+
+    Raises:
+        Invalid: It is not such a URL.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise Invalid(f"source '{_hidden(text)}' is not a URL; write {form}") from None
+    if url.drivername not in schemes:
+        raise Invalid(f"source '{_hidden(text)}': '{url.drivername}' is not {kind}")
+    problem = _problem(url, password) or database_problem(url.database)
+    options: _Encryption | None = None
+    try:
+        options = encryption(url.query)
+    except Invalid as error:
+        problem = problem or error.message
+    if problem is not None or options is None or not url.host or not url.username:
+        raise Invalid(f"source '{_hidden(text)}': {problem}; write {form}")
+    known = password or (url.password if isinstance(url.password, str) else "")
+    port = url.port or schemes[url.drivername]
+    return SourceUrl(url.host, port, url.username, known, url.database or "", options)
+
+
+def _problem(url: URL, password: str | None) -> str | None:
+    if not url.host:
+        return "the host is missing"
+    if not url.username:
+        return "the user is missing"
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        return f"the port is {url.port}, and not between 1 and 65535"
+    return "the password is given twice" if url.password and password else None
+
+
+def _hidden(text: str) -> str:
+    """A URL without its password, however malformed it is."""
+    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", text)
 
 
 def parse_choices(text: str, choices: type[_Choice]) -> frozenset[_Choice]:
