@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 from html.parser import HTMLParser
 
 import pyarrow as pa
 import pytest
+from tests.terminals import run_on_terminal
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
@@ -146,20 +145,7 @@ def test_progress_is_shown_in_a_terminal_alone() -> None:
     command = [sys.executable, "-c", _WORK]
     piped = subprocess.run(command, check=True, capture_output=True, text=True)
     assert (piped.stdout, piped.stderr) == ("['1', '2']\n", "")
-    screen, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    watched = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment
-    )
-    os.close(terminal)
-    drawn = b""
-    while True:
-        try:
-            drawn += os.read(screen, 65536)
-        except OSError:  # The other side is closed.
-            break
-    os.close(screen)
-    assert watched.communicate()[0] == "['1', '2']\n"
-    assert watched.returncode == 0
+    drawn, output = run_on_terminal(command, {"COLUMNS": "100"}, stdout=False)
+    assert output == "['1', '2']\n"
     assert b"reading" in drawn
     assert b"25%" in drawn

@@ -62,12 +62,11 @@ def test_tables_that_did_change(postgres: PostgresDatabase, follower: Follower) 
         "ALTER TABLE a RENAME v TO x",
         "ALTER TABLE a DROP w",
         "ALTER TABLE a REPLICA IDENTITY FULL",
-        "ALTER TABLE a RENAME TO b",
     ):
-        name = "b" if statement.endswith("TO b") else "a"
-        postgres.run(statement, f"UPDATE {name} SET id = id + 1")
-        assert _changed_tables(follower) or name == "b"
-        follower.check(name)
+        postgres.run(statement, "UPDATE a SET id = id + 1")
+        # Another identity changes nothing of a table.
+        assert bool(_changed_tables(follower)) == ("IDENTITY" not in statement)
+        follower.check("a")
 
 
 def test_a_column_whose_type_is_gone(postgres: PostgresDatabase, follower: Follower) -> None:

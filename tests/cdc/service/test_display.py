@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 from rich.console import Console
 from tests.cdc.service.conftest import source_url
 from tests.cdc.source_logs import SourceServer
+from tests.terminals import run_on_terminal
 
 from headwater.cdc.service import PASSWORD_VARIABLE, PipelineOptions
 from headwater.cdc.service.display import show
@@ -63,30 +61,12 @@ def test_a_small_terminal_shows_first_what_needs_attention(
 
 
 def test_the_command_draws_on_a_terminal(place: Path, store: SourceServer) -> None:
-    screen, terminal = pty.openpty()
     headwater = Path(sys.executable).with_name("headwater")
     source = ["--source", source_url(store.address), "--include", f"{store.database}.*"]
-    process = subprocess.Popen(
+    drawn, _ = run_on_terminal(
         [headwater, "cdc", "mysql", "--catalog", place, *source, "--target", "lake", "--once"],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={
-            **os.environ,
-            "TERM": "xterm",
-            "COLUMNS": "200",
-            PASSWORD_VARIABLE: store.address.password,
-        },
+        {"COLUMNS": "200", PASSWORD_VARIABLE: store.address.password},
     )
-    os.close(terminal)
-    drawn = b""
-    while True:
-        try:
-            drawn += os.read(screen, 65536)
-        except OSError:  # The other side is closed.
-            break
-    os.close(screen)
-    assert process.wait() == 0, drawn
     last = drawn.rpartition(b"batch ")[2]
     assert b"streaming" in last
     assert b'{"' not in drawn
