@@ -87,6 +87,8 @@ def _numbers(row_kinds: pa.Array | pa.ChunkedArray, name: str) -> npt.NDArray[np
     if pa.types.is_dictionary(row_kinds.type):
         row_kinds = row_kinds.cast(row_kinds.type.value_type)
     if pa.types.is_integer(row_kinds.type):
+        if not row_kinds.null_count and _are_kinds(pc.min_max(row_kinds)):
+            return np.asarray(row_kinds.cast(pa.int8()))
         valid = pc.and_(pc.greater_equal(row_kinds, 0), pc.less_equal(row_kinds, 3))
         numbers = row_kinds
     elif (
@@ -107,3 +109,9 @@ def _numbers(row_kinds: pa.Array | pa.ChunkedArray, name: str) -> npt.NDArray[np
         )
     result: npt.NDArray[np.int8] = numbers.cast(pa.int8()).to_numpy()
     return result
+
+
+def _are_kinds(bounds: pa.StructScalar) -> bool:
+    """Whether numbers are kinds, of which these are the least and the greatest."""
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    return least is None or (least >= 0 and most <= 3)
