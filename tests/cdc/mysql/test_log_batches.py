@@ -36,3 +36,14 @@ def test_a_batch_without_a_limit_ends_soon_after_its_first_change(
         changed = reader.read_batch(LIMITS, lambda: next(asked) > 2 * MAX_ASKED)
         assert next(asked) < 2 * MAX_ASKED
     assert list(changed.rows) == [NAME]
+
+
+def test_a_first_change_that_is_waited_for_does_not_begin_the_time_again() -> None:
+    limits = BatchLimits(5, quiet_seconds=60, min_seconds=1)
+    assert [limits.deadline(100, first_change) for first_change in (100, 103, 104, 130)] == [
+        105,
+        105,
+        105,
+        131,
+    ]
+    assert BatchLimits(5, quiet_seconds=60).deadline(100, 130) == 135

@@ -238,7 +238,8 @@ class MySQLLogReader:
             Unavailable: The connection is lost.
         """
         batch = self._new_batch()
-        deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
+        begun = monotonic()
+        deadline = begun + max(limits.seconds, limits.quiet_seconds)
         is_quiet = limits.quiet_seconds > limits.seconds
         until = None if limits.end is None else PositionTracker(limits.end)
         later: list[_Transaction] = []
@@ -262,7 +263,7 @@ class MySQLLogReader:
                 break
             self._merge(batch, transaction)
             if is_quiet and batch.has_content:
-                is_quiet, deadline = False, monotonic() + limits.seconds
+                is_quiet, deadline = False, limits.deadline(begun, monotonic())
         self._held.extendleft(reversed(later))
         self._position = batch.end = self._tracker.position()
         return batch

@@ -445,6 +445,7 @@ class _Session:
     def _limits(self, states: States, commit: BatchCommit) -> BatchLimits:
         settings = self._settings
         seconds, quiet_seconds = settings.batch_seconds, 0.0
+        min_seconds: float | None = None
         waits = self._joining.has_some or any(
             state.awaits_snapshot and not state.reason for state in states.values()
         )
@@ -456,9 +457,10 @@ class _Session:
             seconds = _JOINING_SECONDS
         elif not commit.has_feeds:
             # What came while the batch before was committed has waited already.
-            seconds = max(seconds - (monotonic() - self._recorded), seconds * _MIN_SHARE)
+            min_seconds = seconds * _MIN_SHARE
+            seconds = max(seconds - (monotonic() - self._recorded), min_seconds)
             quiet_seconds = settings.batch_seconds
-        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds)
+        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds, min_seconds)
 
     def _should_end(self, commit: BatchCommit, *, is_waited_for: bool) -> bool:
         if self._stop.is_set():

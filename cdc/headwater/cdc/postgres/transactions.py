@@ -237,7 +237,8 @@ class PostgresLogReader:
             Unavailable: The connection is lost.
         """
         batch = self._new_batch()
-        deadline = monotonic() + max(limits.seconds, limits.quiet_seconds)
+        begun = monotonic()
+        deadline = begun + max(limits.seconds, limits.quiet_seconds)
         is_quiet = limits.quiet_seconds > limits.seconds
         while batch.size < limits.bytes:
             transaction = self._next(deadline, should_end)
@@ -253,7 +254,7 @@ class PostgresLogReader:
                     break
             self._merge(batch, transaction)
             if is_quiet and batch.has_content:
-                is_quiet, deadline = False, monotonic() + limits.seconds
+                is_quiet, deadline = False, limits.deadline(begun, monotonic())
         return self._ended(batch, self._position.at(self._lsn))
 
     def read_until(self, end: Position) -> LogBatch:

@@ -23,8 +23,9 @@ class BatchLimits:
     Attributes:
         seconds: The time to collect transactions.
         bytes: The bytes of followed tables' rows in the log.
-        quiet_seconds: How long to wait for the first change of a followed table, if that is longer;
-            `seconds` begin with it.
+        quiet_seconds: How long to wait for the first change of a followed table, if that is longer.
+        min_seconds: How long to go on after a first change that was waited for so; None is
+            `seconds`.
         end: A position that the log has, which the batch does not pass; where sources keep their
             log (`Source.keeps_log`).
     """
@@ -32,7 +33,18 @@ class BatchLimits:
     seconds: float = 5.0
     bytes: int = 128 << 20
     quiet_seconds: float = 0.0
+    min_seconds: float | None = None
     end: Position | None = None
+
+    def deadline(self, begun: float, first_change: float) -> float:
+        """When a batch ends whose first change has come while it was waited for.
+
+        Args:
+            begun: When the batch began, in seconds.
+            first_change: When the change came.
+        """
+        least = self.seconds if self.min_seconds is None else self.min_seconds
+        return max(begun + self.seconds, first_change + least)
 
 
 @dataclass(frozen=True)
