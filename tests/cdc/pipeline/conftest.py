@@ -21,6 +21,7 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
 from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.client import Lake, connect
+from headwater.storage.jobs.executor import Executor
 
 
 class Origin:
@@ -115,9 +116,9 @@ class Follower:
         kinds = lake_table.scan(columns=["row_kind"]).to_arrow()["row_kind"].to_pylist()
         return sum(1 if kind.startswith("+") else -1 for kind in kinds)
 
-    def verify(self) -> dict[str, TableVerdict]:
-        """Compare all followed tables with the source."""
-        verdicts = verify(self.lake, self.origin.address, self.settings)
+    def verify(self, executor: Executor | None = None) -> dict[str, TableVerdict]:
+        """Compare all followed tables with the source, perhaps by an executor's tasks."""
+        verdicts = verify(self.lake, self.origin.address, self.settings, executor)
         return {verdict.table.table: verdict for verdict in verdicts}
 
     def check(self, *tables: str) -> None:

@@ -13,6 +13,7 @@ from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.service.verify import verify
 from headwater.storage.errors import Invalid
+from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.schema.change import SetOption
 
 pytestmark = pytest.mark.postgresql
@@ -373,3 +374,27 @@ def test_a_name_for_a_while_between_two_runs(
     follower.once()
     follower.check("orders")
     assert len(follower.rows("orders")) == 11
+
+
+def test_ranges_of_several_tables_are_compared_at_once(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        postgres.run(
+            f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, v INT)",
+            f"INSERT INTO {name} SELECT n, 0 FROM generate_series(-200, 200) n",
+        )
+    follower.change(task_rows=60)
+    follower.once()
+    follower.lake.table("lake.t3").write({"id": [-200, 201], "v": [-1, -1]})
+    # Changes that the lake does not have yet are looked up in the log, which has one reader.
+    for name in names:
+        postgres.run(f"UPDATE {name} SET v = 1 WHERE id > 0", f"DELETE FROM {name} WHERE id = 100")
+    verdicts = verify(follower.lake, follower.address, follower.settings, LocalExecutor(2))
+    differing = {
+        verdict.table.table: {row["id"] for row in verdict.differences.to_pylist()}
+        for verdict in verdicts
+        if not verdict.is_equal
+    }
+    assert differing == {"t3": {-200, 201}}

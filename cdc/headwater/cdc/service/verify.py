@@ -7,24 +7,31 @@ position. Keys that differ are looked up in the log between the two; what still 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from threading import Lock
 
 import polars as pl
 import pyarrow as pa
 
-from headwater.catalog.table.scan import Scan
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.service.compared_ranges import (
+    RangeComparison,
+    compare_ranges,
+    key_pieces,
+    new_comparison,
+)
 from headwater.cdc.service.sources import Address, open_source
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
-from headwater.cdc.sink.comparison import Comparison
 from headwater.cdc.sink.multisets import MultisetComparison
-from headwater.cdc.sink.row_mapping import RowMapping, row_schema
+from headwater.cdc.sink.row_mapping import RowMapping
 from headwater.cdc.source.key_ranges import KeyRange
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position
@@ -32,16 +39,21 @@ from headwater.cdc.source.reads import ConsistentRead
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound
+from headwater.storage.jobs.executor import Executor
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
-from headwater.storage.types.data_type import to_arrow
 
 __all__ = ["TableVerdict", "verify"]
 
 _SHOWN_KEYS = 10_000
+# Keys that are looked up at once.
+_PIECE_KEYS = 100_000
+# Tables that tasks compare at once.
+_TABLES_AT_ONCE = 4
 # A table that changes all the time is looked at again for the keys that differ.
 _ATTEMPTS = 5
 _MEMORY_BYTES = 64 << 20
+_NO_KEYS = pa.table({"difference": pa.array([], pa.string())})
 
 
 @dataclass(frozen=True)
@@ -68,13 +80,17 @@ class TableVerdict:
         return self.problem is None and self.differences.num_rows == 0
 
 
-def verify(lake: Lake, address: Address, settings: PipelineSettings) -> Iterator[TableVerdict]:
+def verify(
+    lake: Lake, address: Address, settings: PipelineSettings, executor: Executor | None = None
+) -> Iterator[TableVerdict]:
     """Compare the tables of a pipeline with their source.
 
     Args:
         lake: The lake.
         address: The source.
         settings: The pipeline's.
+        executor: Runs tasks that compare rows, of some tables at once; None does all the work in
+            this process.
 
     Raises:
         NotFound: The pipeline has no state in the lake.
@@ -87,40 +103,75 @@ def verify(lake: Lake, address: Address, settings: PipelineSettings) -> Iterator
             f"pipeline '{settings.name}' has not run into database {settings.target}; name one "
             "that has: headwater cdc status"
         )
-    with closing(open_source(address, settings)) as source:
-        for escaped in sorted(plan.tables):
-            name = TableName.from_escaped(escaped)
-            if plan.tables[escaped].phase is not TablePhase.GONE:
-                yield _Verification(lake, source, settings, state, name).verdict()
+    names = [
+        TableName.from_escaped(escaped)
+        for escaped in sorted(plan.tables)
+        if plan.tables[escaped].phase is not TablePhase.GONE
+    ]
+    pipeline = _Pipeline(lake, address, settings, state, executor, Lock())
+    if executor is None:
+        with closing(open_source(address, settings)) as source:
+            for name in names:
+                yield _Verification(pipeline, source, name).verdict()
+        return
+
+    def verdict(name: TableName) -> TableVerdict:
+        with closing(open_source(address, settings)) as source:
+            return _Verification(pipeline, source, name).verdict()
+
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        yield from pool.map(verdict, names)
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """What the comparisons of all tables share.
+
+    Attributes:
+        lake, address, settings, executor: See `verify`.
+        state: The pipeline's.
+        log: Held by who reads the log: a slot has one reader.
+    """
+
+    lake: Lake
+    address: Address
+    settings: PipelineSettings
+    state: PipelineState
+    executor: Executor | None
+    log: Lock
 
 
 class _Verification:
     """The comparison of one table."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        source: Source,
-        settings: PipelineSettings,
-        state: PipelineState,
-        name: TableName,
-    ) -> None:
-        self._lake, self._source, self._settings = lake, source, settings
-        self._state, self._name = state, name
+    def __init__(self, pipeline: _Pipeline, source: Source, name: TableName) -> None:
+        self._pipeline, self._source, self._name = pipeline, source, name
+        self._settings, self._state = pipeline.settings, pipeline.state
         self._counts = (0, 0)
 
     def verdict(self) -> TableVerdict:
         """Compare the table, and again the keys that differ."""
-        problem, keys = "", pa.table({"difference": pa.array([], pa.string())})
-        is_compared = False
+        problem, keys, among = "", _NO_KEYS, None
+        has_more = False
         for _ in range(_ATTEMPTS):
             try:
-                keys = self._differing(keys if is_compared else None)
+                keys = self._differing(among)
             except Conflict as error:
                 problem = error.message
                 continue
-            is_compared, problem = True, ""
-            if not keys.num_rows:
+            problem = ""
+            if among is None:
+                has_more = keys.num_rows >= _SHOWN_KEYS
+            if keys.num_rows:
+                among = keys
+            elif has_more:
+                # These were changes that the lake did not have yet. Others are to be found.
+                among = None
+                problem = (
+                    f"table {self._name} changes too much; compare again when the pipeline has "
+                    "caught up"
+                )
+            else:
                 break
         return TableVerdict(self._name, *self._counts, keys.slice(0, _SHOWN_KEYS), problem or None)
 
@@ -137,27 +188,44 @@ class _Verification:
             phase = "gone" if state is None else f"{state.phase}: {state.reason or _why(state)}"
             raise Conflict(f"table {self._name} cannot be compared yet: {phase}")
         source_table = state.source_table(self._name)
-        targets = Targets(self._lake, self._settings)
+        targets = Targets(self._pipeline.lake, self._settings)
         try:
             mapping = targets.mapping(state.target, source_table)
         except Invalid as error:
             raise Conflict(error.message) from error
         table = targets.open(state.target)
         # With the columns that the table has now: a snapshot by its number has those of its time.
-        kinds = [APPENDED_KIND] if state.is_appended else []
-        scan = table.scan(columns=[*kinds, *_schema(mapping).names], where=mapping.where)
+        names = [APPENDED_KIND] if state.is_appended else []
+        names += (column.name for column in mapping.target.columns)
+        scan = table.scan(columns=names, where=mapping.where)
         base = self._base(scan.snapshot, table, plan)
+        whole = RangeComparison(
+            address=self._pipeline.address,
+            settings=self._settings,
+            base=str(base),
+            source_table=source_table,
+            mapping=mapping,
+            scan=scan,
+            part=KeyRange(),
+        )
         if state.is_appended:
-            return self._differing_rows(source_table, mapping, scan, base)
+            with self._pipeline.log:
+                return self._differing_rows(whole, base)
+        pieces, left = [], [whole]
+        if among is not None:
+            pieces, left = [among], []
+        elif self._pipeline.executor is not None:
+            pieces, left = self._compared_by_tasks(self._pipeline.executor, whole, base)
+        differing = _NO_KEYS
         with self._source.consistent_read(base) as read:
             read.check(source_table)
-            keys = among
-            if keys is None:
-                keys = self._all(read, scan, mapping)
-            if not keys.num_rows:
-                return keys
-            settled = read.settled()
-            return self._looked_up(read, scan, mapping, keys, base, settled)
+            for keys in chain(pieces, *(self._compared(read, part) for part in left)):
+                if keys.num_rows:
+                    still = self._looked_up(read, whole, keys, base)
+                    differing = pa.concat_tables([differing, still], promote_options="default")
+                if differing.num_rows >= _SHOWN_KEYS:
+                    break
+        return differing
 
     def _base(self, latest: Snapshot | None, table: Table, plan: BatchPlan) -> Position:
         """The position that the table has at its latest snapshot."""
@@ -171,36 +239,51 @@ class _Verification:
                 break
         return self._source.parse(plan.start or plan.end)
 
-    def _all(self, read: ConsistentRead, scan: Scan, mapping: RowMapping) -> pa.Table:
-        schema = _schema(mapping)
-        with self._comparison(mapping, schema) as comparison:
-            comparison.add_lake(batch.cast(schema) for batch in scan.to_batches())
-            bad_dates = self._settings.bad_dates
-            rows = read.rows(mapping.source, KeyRange(), bad_dates)
-            comparison.add_source(map(mapping.rows, rows))
-            result = comparison.differences()
-            self._counts = (result.source_rows, result.lake_rows)
-            return _collected(result.batches(), mapping.target)
+    def _compared_by_tasks(
+        self, executor: Executor, whole: RangeComparison, base: Position
+    ) -> tuple[list[pa.Table], list[RangeComparison]]:
+        """The keys that tasks find to differ, and the ranges in which these are too many."""
+        pieces: list[pa.Table] = []
+        left: list[RangeComparison] = []
+        with self._source.consistent_read(base) as read:
+            read.check(whole.source_table)
+            ranges = list(whole.ranges(read))
+        self._counts = (0, 0)
+        for result in compare_ranges(executor, whole, ranges):
+            source_rows, lake_rows = self._counts
+            self._counts = (source_rows + result.source_rows, lake_rows + result.lake_rows)
+            if result.keys is None:
+                left.append(replace(whole, part=result.part))
+            else:
+                pieces.append(result.keys)
+        batches = chain.from_iterable(keys.to_batches() for keys in pieces)
+        return list(key_pieces(batches, whole.mapping.target, _PIECE_KEYS)), left
 
-    def _differing_rows(
-        self, source_table: SourceTable, mapping: RowMapping, scan: Scan, base: Position
-    ) -> pa.Table:
+    def _compared(self, read: ConsistentRead, part: RangeComparison) -> Iterator[pa.Table]:
+        """The keys of a range that differ."""
+        with new_comparison(part) as comparison:
+            result = part.run(comparison, read)
+            if self._pipeline.executor is None:
+                self._counts = (result.source_rows, result.lake_rows)
+            yield from key_pieces(result.batches(), part.mapping.target, _PIECE_KEYS)
+
+    def _differing_rows(self, whole: RangeComparison, base: Position) -> pa.Table:
         """The rows of a table without a key that both sides do not have equally often.
 
         Raises:
             Conflict: The table changes too fast to be read, or in a way that was not followed yet.
         """
-        schema = _schema(mapping)
+        schema, mapping = whole.schema, whole.mapping
         memory, bad_dates = self._settings.memory_bytes, self._settings.bad_dates
         log = self._source.open_log(base, memory, lambda name: name == self._name)
         with closing(log) as reader, ExitStack() as stack:
             reader.follow({self._name: mapping.source.id})
             batch = reader.read_until(self._source.position())
             self._check_followed(batch)
-            read = stack.enter_context(self._source.exact_read(reader, batch, source_table))
+            read = stack.enter_context(self._source.exact_read(reader, batch, whole.source_table))
             self._check_followed(batch)
             comparison = stack.enter_context(MultisetComparison(schema, memory_bytes=_MEMORY_BYTES))
-            for rows in scan.to_batches():
+            for rows in whole.scan.to_batches():
                 weights = row_weights(rows.column(APPENDED_KIND))
                 comparison.add_lake(rows.select(schema.names), weights)
             for rows in self._decoded(mapping, batch):
@@ -210,35 +293,30 @@ class _Verification:
                 comparison.add_source(mapping.rows(rows))
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
-            return _collected(result.batches(), mapping.target)
+            return next(key_pieces(result.batches(), mapping.target, _SHOWN_KEYS))
 
     def _looked_up(
-        self,
-        read: ConsistentRead,
-        scan: Scan,
-        mapping: RowMapping,
-        keys: pa.Table,
-        base: Position,
-        settled: Position,
+        self, read: ConsistentRead, whole: RangeComparison, keys: pa.Table, base: Position
     ) -> pa.Table:
         """Those of the keys that differ from what the log makes of the lake's rows."""
-        schema = _schema(mapping)
+        schema, mapping, settled = whole.schema, whole.mapping, read.settled()
         names = list(mapping.target.primary_key)
         wanted = pl.DataFrame(keys.select(names))
         rows: list[pl.DataFrame] = []
-        for batch in scan.to_batches():
+        for batch in whole.scan.to_batches():
             frame = pl.DataFrame(pa.table(batch.cast(schema)))
             rows.append(frame.join(wanted, on=names, how="semi"))
         kept = pl.concat(rows) if rows else pl.DataFrame(schema.empty_table())
         kept = kept.with_columns(pl.lit(0, pl.Int8).alias(ROW_KIND_COLUMN))
         if not base.contains(settled):
             parts = [kept]
-            for batch in self._logged(mapping, base, settled):
-                frame = pl.DataFrame(pa.table(batch))
-                parts.append(frame.join(wanted, on=names, how="semi", maintain_order="left"))
+            with self._pipeline.log:
+                for batch in self._logged(mapping, base, settled):
+                    frame = pl.DataFrame(pa.table(batch))
+                    parts.append(frame.join(wanted, on=names, how="semi", maintain_order="left"))
             kept = pl.concat(parts).unique(names, keep="last", maintain_order=True)
         kept = kept.filter(pl.col(ROW_KIND_COLUMN).is_in([0, 2])).drop(ROW_KIND_COLUMN)
-        with self._comparison(mapping, schema) as comparison:
+        with new_comparison(whole) as comparison:
             comparison.add_lake(kept.to_arrow().cast(schema).to_batches())
             key = list(mapping.source.primary_key)
             source_keys = wanted.select(key).unique().to_arrow().cast(keys.select(key).schema)
@@ -247,7 +325,7 @@ class _Verification:
                 # Its row may have another key in the lake by now, which is not looked up.
                 frame = pl.DataFrame(pa.table(batch)).join(wanted, on=names, how="semi")
                 comparison.add_source(frame.to_arrow().cast(schema).to_batches())
-            return _collected(comparison.differences().batches(), mapping.target)
+            return next(key_pieces(comparison.differences().batches(), mapping.target, _SHOWN_KEYS))
 
     def _logged(
         self, mapping: RowMapping, base: Position, settled: Position
@@ -294,34 +372,9 @@ class _Verification:
                 "has not read yet; run the pipeline and compare again"
             )
 
-    def _comparison(self, mapping: RowMapping, schema: pa.Schema) -> Comparison:
-        return Comparison(list(mapping.target.primary_key), schema, memory_bytes=_MEMORY_BYTES)
-
 
 def _why(state: TableState) -> str:
     """Why a table without a reason cannot be compared."""
     if state.backlog is None:
         return "not all read"
     return f"its rows are those of '{state.backlog.after}'"
-
-
-def _schema(mapping: RowMapping) -> pa.Schema:
-    return row_schema(mapping.target).remove(len(mapping.target.columns))
-
-
-def _collected(batches: Iterator[pa.RecordBatch], table: SourceTable) -> pa.Table:
-    """The keys that differ, or rows without a key, so many as are shown at most."""
-    kept: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        kept.append(batch)
-        count += batch.num_rows
-        if count >= _SHOWN_KEYS:
-            break
-    columns = {column.name: column for column in table.columns}
-    names = table.primary_key or list(columns)
-    fields = [(name, to_arrow(columns[name].type)) for name in names]
-    schema = pa.schema([*fields, ("difference", pa.string())])
-    return pa.Table.from_batches([batch.cast(schema) for batch in kept], schema).slice(
-        0, _SHOWN_KEYS
-    )
