@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from headwater.spark.jobs.executor import SparkExecutor
-from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +66,12 @@ def test_other_errors_of_tasks_are_what_they_are(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="ZeroDivisionError: task 0") as raised:
         list(SparkExecutor(spark).run(work, [0]))
     assert not isinstance(raised.value, Unavailable)
+
+
+def test_executors_that_lack_a_module_are_named(spark: SparkSession) -> None:
+    def work(task: int) -> int:
+        import_module("no_module_of_ours")
+        return task
+
+    with pytest.raises(Unsupported, match=r"executors lacks the module 'no_module_of_ours'; inst"):
+        list(SparkExecutor(spark).run(work, [1]))

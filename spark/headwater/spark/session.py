@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.spark.errors import first_line
 from headwater.spark.option_values import is_true
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unavailable
 from headwater.storage.runtime import SYSTEM_RUNTIME
 
 __all__ = [
@@ -30,6 +36,12 @@ __all__ = [
 ]
 
 _VARIABLE = "PYSPARK_PYTHON"
+_CONNECT = "sc://"
+# The schemes of addresses, with the ports that they have unless another one is named.
+_PORTS = {"spark": 7077, "sc": 15002}
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+_REACH_SECONDS = 10.0
+_MASTER = re.compile(r"(local(\[[^\]]*\])?|local-cluster\[[^\]]*\]|yarn)$|(spark|k8s|sc)://")
 
 
 def local_session(
@@ -64,14 +76,25 @@ def session_at(
     """A Spark session wherever its tasks run.
 
     Args:
-        master: Spark's own name for that place: ``local[4]``, ``spark://host:7077``.
+        master: Spark's own name for that place: ``local[4]``, ``spark://host:7077``, or
+            ``sc://host:15002`` for a server of Spark Connect.
         name: The application's name.
         memory: The memory of Spark's own process on this machine.
-        settings: Further Spark settings; they win.
+        settings: Further Spark settings; they win. A server of Spark Connect has its own.
 
     Raises:
-        Invalid: There is no Java.
+        Invalid: There is no Java; or the master is not one that Spark knows.
+        Unavailable: Spark does not start there.
     """
+    if not _MASTER.match(master):
+        raise Invalid(
+            f"Spark has no master '{master}': give local[*], local[4], spark://host:7077, yarn, "
+            "k8s://…, or sc://host:15002 for a server of Spark Connect"
+        )
+    _check_reachable(master)
+    if master.startswith(_CONNECT):
+        with _starting(master):
+            return SparkSession.builder.remote(master).getOrCreate()
     if not _java():
         raise Invalid(
             "Spark needs Java 17 or newer, and none was found: install one (on Debian or Ubuntu "
@@ -89,7 +112,39 @@ def session_at(
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _starting(master):
+        return builder.getOrCreate()
+
+
+def _check_reachable(master: str) -> None:
+    """Raise Unavailable if nobody listens at an address: Spark tries for minutes."""
+    scheme, separator, rest = master.partition("://")
+    is_proxied = scheme == "sc" and any(map(os.environ.get, _PROXIES))
+    if not separator or scheme not in _PORTS or is_proxied:
+        return
+    problem = ""
+    # A standalone cluster has several masters; options follow the address of Spark Connect.
+    for address in rest.partition("/")[0].partition(";")[0].split(","):
+        try:
+            url = urlsplit(f"//{address}")
+            host, port = url.hostname, url.port or _PORTS[scheme]
+            with socket.create_connection((host, port), _REACH_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+    raise Unavailable(f"cannot reach Spark at {master}: {problem}; check that it runs there")
+
+
+@contextmanager
+def _starting(master: str) -> Iterator[None]:
+    """Raise what keeps a session from starting as Unavailable."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise Unavailable(
+            f"cannot start Spark at {master}: {first_line(error)}; check the address, and that "
+            "Spark runs there"
+        ) from error
 
 
 def enable_times(spark: SparkSession) -> None:
@@ -100,7 +155,7 @@ def enable_times(spark: SparkSession) -> None:
 
 
 def is_set(spark: SparkSession, key: str) -> bool:
-    """True if a setting of Spark's that is true or false is true.
+    """Whether a setting of Spark's that is true or false is true.
 
     Args:
         spark: The session.
@@ -192,7 +247,7 @@ def active_session(spark: SparkSession) -> Iterator[None]:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """True for a session of Spark Connect: it has no JVM, and its server reads texts again."""
+    """Whether a session is of Spark Connect: it has no JVM, and its server reads texts again."""
     return getattr(spark, "_jsparkSession", None) is None
 
 

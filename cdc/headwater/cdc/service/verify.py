@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState

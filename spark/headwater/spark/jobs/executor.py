@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from pyspark.sql import functions as sf
 
 from headwater.spark.errors import first_line, own_errors
 from headwater.spark.session import ended_by_interrupt, is_connect
-from headwater.storage.errors import HeadwaterError, Unavailable
+from headwater.storage.errors import HeadwaterError, Unavailable, Unsupported
 
 __all__ = ["SparkExecutor"]
 
@@ -25,6 +26,8 @@ _OUTCOME = "outcome BINARY"
 # it exchanges no rows.
 _SENT_BYTES = 1 << 22
 _MAX_AT_ONCE = 1 << 16
+
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '(?P<name>[^']+)'", re.MULTILINE)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -62,6 +65,7 @@ class SparkExecutor:
 
         Raises:
             Unavailable: Spark lost tasks, and gave up trying them again.
+            Unsupported: The executors' Python lacks a module.
         """
         if not tasks:
             return
@@ -97,11 +101,17 @@ class SparkExecutor:
 
 @contextmanager
 def _lost_tasks() -> Iterator[None]:
-    """Raise Unavailable where Spark lost tasks with their processes."""
+    """Raise as Headwater's own what executors do to tasks: they lack a module, or end with them."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
+        missing = _MISSING.search(text)
+        if missing is not None:
+            raise Unsupported(
+                f"the Python of Spark's executors lacks the module '{missing['name']}'; install "
+                "Headwater there with the extras that this program uses"
+            ) from error
         if "Job aborted" not in text or "Traceback" in text:
             raise
         raise Unavailable(
