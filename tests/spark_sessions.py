@@ -18,8 +18,10 @@ __all__ = [
     "KINDS",
     "KIND_VARIABLE",
     "calls_functions_here",
+    "connect_server",
     "kind_of_session",
     "session_of_kind",
+    "spark_cluster",
     "started",
 ]
 
@@ -70,9 +72,7 @@ def session_of_kind(
             case "local":
                 session = local_session("headwater-tests", cores=2, memory="1g", settings=settings)
             case "cluster":
-                master = running.enter_context(_master(directory))
-                for number in range(_WORKERS):
-                    running.enter_context(_worker(directory, master, number, executors))
+                master = running.enter_context(spark_cluster(directory, executors))
                 session = session_at(
                     master,
                     "headwater-tests",
@@ -80,7 +80,7 @@ def session_of_kind(
                     settings={"spark.executor.memory": "1g", **settings},
                 )
             case "connect":
-                address = running.enter_context(_connect_server(directory, settings))
+                address = running.enter_context(connect_server(directory, settings))
                 session = SparkSession.builder.remote(address).getOrCreate()
             case _:
                 raise ValueError(f"{KIND_VARIABLE} is one of {', '.join(KINDS)}, not {kind}")
@@ -160,7 +160,28 @@ def _worker(
 
 
 @contextmanager
-def _connect_server(directory: Path, settings: Mapping[str, str]) -> Iterator[str]:
+def spark_cluster(directory: Path, executors: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A standalone cluster of two workers with a core each; its master's address.
+
+    Args:
+        directory: An empty directory; its processes begin there.
+        executors: Environment variables of its executors.
+    """
+    with ExitStack() as running:
+        master = running.enter_context(_master(directory))
+        for number in range(_WORKERS):
+            running.enter_context(_worker(directory, master, number, executors))
+        yield master
+
+
+@contextmanager
+def connect_server(directory: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    """A server of Spark Connect; its address.
+
+    Args:
+        directory: An empty directory; it begins there.
+        settings: The settings of its sessions.
+    """
     port = free_port()
     command = [_spark_program("spark-submit"), "--class", _CONNECT, "--master", "local[2]"]
     all_settings = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", **settings}

@@ -12,6 +12,7 @@ _MODULES = {
     "cdc": ("pymysql", "yaml", "prometheus_client"),
     "server": ("fastapi", "uvicorn", "prometheus_client"),
     "spark": ("pyspark", "pandas"),
+    "spark-connect": ("pyspark", "pandas", "grpc"),
     "demo": (
         "fastapi",
         "uvicorn",

@@ -1,4 +1,4 @@
-"""`headwater maintain`: the upkeep of many tables at once."""
+"""`headwater maintain`: the maintenance of many tables at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from headwater.cli.arguments import duration
 from headwater.cli.connection import on_lake
-from headwater.cli.extras import require
 from headwater.cli.output import AsJson, print_rows
+from headwater.cli.spark_session import spark_executor
 from headwater.storage.errors import Invalid
 from headwater.storage.options import parse_bytes
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from headwater.client import Lake
     from headwater.client.maintenance import MaintenancePlan, PlanFile, Step
-    from headwater.storage.jobs.executor import Executor
 
 __all__ = ["maintain"]
 
@@ -65,7 +64,7 @@ def maintain(
         typer.Option(
             metavar="DURATION",
             rich_help_panel=_WHICH,
-            help="Files changed within this time are no orphans.",
+            help="Files changed within this time are not orphans.",
         ),
     ] = "1 d",
     dry_run: Annotated[
@@ -113,6 +112,7 @@ def maintain(
     which --resume goes on after an interruption, or with what a limit left undone. The exit code is
     1 if a step failed.
     """
+    from headwater.catalog.table.upkeep import THIS_PROCESS
     from headwater.client.maintenance import Limits, PlanFile, State, run_maintenance
 
     if resume is not None and (include or exclude or do or full or plan or max_tables):
@@ -128,14 +128,15 @@ def maintain(
         steps = _planned(lake, include, exclude, do, full, older_than, max_tables)
     file = _file(steps, plan, resume, dry_run)
     if not dry_run:
-        run_maintenance(
-            lake,
-            steps,
-            executor=_executor(spark),
-            tables_at_once=tables_at_once,
-            limits=limits,
-            on_step=lambda step: None if file is None else file.add(step),
-        )
+        with spark_executor(spark, "headwater maintain") as executor:
+            run_maintenance(
+                lake,
+                steps,
+                executor=executor or THIS_PROCESS,
+                tables_at_once=tables_at_once,
+                limits=limits,
+                on_step=lambda step: None if file is None else file.add(step),
+            )
     print_rows(_COLUMNS, map(_row, steps.steps), as_json=as_json)
     if steps.in_state(State.FAILED):
         raise typer.Exit(1)
@@ -177,20 +178,6 @@ def _file(
     file = PlanFile(plan)
     file.create(steps)
     return file
-
-
-def _executor(master: str | None) -> Executor:
-    from headwater.catalog.table.upkeep import THIS_PROCESS
-
-    if master is None:
-        return THIS_PROCESS
-    require("spark", "maintain --spark")
-    from headwater.spark.jobs.executor import SparkExecutor
-    from headwater.spark.session import ensure_interpreter, session_at
-
-    session = session_at(master, "headwater maintain")
-    ensure_interpreter(session)
-    return SparkExecutor(session)
 
 
 def _row(step: Step) -> tuple[str, str, str, str, str]:

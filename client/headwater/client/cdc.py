@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Required, Self, TypedDict, Unpack
 
 from headwater.storage.errors import Unsupported
+from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["ChangeDataCapture", "FollowOptions", "FollowedSource", "change_data_capture"]
 
@@ -53,6 +54,8 @@ class FollowOptions(TypedDict, total=False):
     range_rows: int
     readers: int
     writers: int
+    task_rows: int
+    task_bytes: int
     lock_seconds: float
     tag_batches: int
     tag_num_retained_max: int
@@ -211,8 +214,14 @@ class ChangeDataCapture(Protocol):
         """
 
 
-def change_data_capture(lake: object) -> ChangeDataCapture:
+def change_data_capture(
+    lake: object, executor: ParallelExecutor | None = None
+) -> ChangeDataCapture:
     """The change data capture of a `Lake`.
+
+    Args:
+        lake: The lake.
+        executor: Runs tasks of pipelines elsewhere; None does all the work in this process.
 
     Raises:
         Unsupported: A package that it needs is not installed.
@@ -224,5 +233,5 @@ def change_data_capture(lake: object) -> ChangeDataCapture:
             f"change data capture needs {error.name}, which this installation lacks; run: pip "
             "install 'headwater[cdc]'"
         ) from error
-    capture: ChangeDataCapture = service.LakeCdc(lake)
+    capture: ChangeDataCapture = service.LakeCdc(lake, executor)
     return capture

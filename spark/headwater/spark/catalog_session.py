@@ -12,7 +12,7 @@ from headwater.spark.counting_session import CountingSession
 from headwater.spark.file_frames import FileFrames
 from headwater.spark.live_rows import LiveRowsCache
 from headwater.spark.session_copy import SessionCopy, narrow_sessions
-from headwater.storage.jobs.executor import Executor
+from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["CatalogSession"]
 
@@ -35,7 +35,7 @@ class CatalogSession:
     spark: SparkSession
     connection: Connection
     catalog: Lake
-    executor: Executor
+    executor: ParallelExecutor
     live_rows: LiveRowsCache = field(default_factory=lambda: LiveRowsCache(0, 1))
     files: FileFrames = field(default_factory=FileFrames)
     counting: CountingSession = field(default_factory=CountingSession)

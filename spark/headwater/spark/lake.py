@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from headwater.catalog.model.arguments import checks_arguments
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
+from headwater.client.cdc import ChangeDataCapture, change_data_capture
 from headwater.client.maintenance import (
     DEFAULT_ACTIONS,
     Action,
@@ -149,6 +150,19 @@ class SparkLake:
         """The catalog without Spark: databases, table handles, schema changes."""
         return self._session.catalog
 
+    @property
+    def cdc(self) -> ChangeDataCapture:
+        """Databases that are followed into this lake, as `Lake.cdc`, with Spark's tasks to help.
+
+        The program that calls this reads the source's log. Tasks read the tables' rows, compare
+        them and write large batches: the executors need the extra ``cdc``, and must reach the
+        source.
+
+        Raises:
+            Unsupported: A package that it needs is not installed.
+        """
+        return change_data_capture(self.catalog, self._session.executor)
+
     def create_table(
         self,
         name: str,
@@ -235,7 +249,7 @@ class SparkLake:
                 matching rows are not read.
             snapshot_id: As of this snapshot, with the columns of then.
             tag: As of this tag.
-            timestamp: As of this moment: milliseconds since the epoch, a ``datetime`` with a time
+            timestamp: As of this time: milliseconds since the epoch, a ``datetime`` with a time
                 zone, or ISO 8601 text with one.
             watermark: As of the first snapshot with at least this event-time watermark,
                 milliseconds since the epoch.
@@ -243,7 +257,7 @@ class SparkLake:
 
         Raises:
             NotFound: There is no such table, column, snapshot or tag.
-            Invalid: `where` is not a condition, or more than one moment is given.
+            Invalid: `where` is not a condition, or more than one timestamp is given.
         """
         table, given = self.catalog.table(name), (snapshot_id, tag, timestamp, watermark, version)
         if not table_type(table.schema.options).has_snapshots:
@@ -324,7 +338,7 @@ class SparkLake:
         Args:
             batch_id: The batch's number, as Spark passes it.
             query: The query's id; None is that of the running query. With Spark Connect it has to
-                be given. It must be another for another checkpoint, as batches are counted anew.
+                be given. It must be another for another checkpoint, as batches are counted again.
 
         Raises:
             Invalid: The running query is not known.
@@ -338,7 +352,7 @@ class SparkLake:
     ) -> RowCounts:
         """Give some columns of the rows that fulfil a condition new values, as one commit.
 
-        In an append table the files that hold such rows are written anew without them, or, with
+        In an append table the files that hold such rows are written again without them, or, with
         ``deletion-vectors.enabled``, marked; the new versions go to new files. When another commit
         changes the same rows meanwhile, they are read again, up to ``commit.max-retries`` times.
 
@@ -477,12 +491,12 @@ class SparkLake:
         tables_at_once: int = 2,
         limits: Limits | None = None,
     ) -> MaintenancePlan:
-        """Do the upkeep that is due, of many tables at once, in tasks of Spark's.
+        """Do the maintenance that is due, of many tables at once, in tasks of Spark's.
 
         Args:
             include: Patterns of ``database.table``, as `plan_maintenance` takes them.
             exclude: Patterns of tables that are left out.
-            actions: The kinds of upkeep.
+            actions: The kinds of maintenance.
             rules: Their arguments.
             tables_at_once: The tables that are worked on at once.
             limits: The bounds of this run.

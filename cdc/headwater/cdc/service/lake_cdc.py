@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from headwater.cdc.model.tables import Finding
 from headwater.cdc.service.options import PipelineOptions
@@ -11,9 +12,16 @@ from headwater.cdc.service.running import RunningPipeline, check, start
 from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
 from headwater.client.cdc import FollowOptions
 from headwater.client.lake import Lake
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["LakeCdc"]
+
+# What only commands and files have, and what a program does.
+_OF_COMMANDS = {
+    "spark": "use the lake of a Spark session: headwater.spark.connect(session, …).cdc",
+    "metrics_port": "leave it out: status() has the same figures",
+}
 
 
 class LakeCdc:
@@ -30,17 +38,17 @@ class LakeCdc:
 
     def mysql(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables of MySQL or MariaDB, in a thread; see `ChangeDataCapture.mysql`."""
-        given = PipelineOptions.parse({**options, "once": once}, kind="mysql")
+        given = _parsed({**options, "once": once}, "mysql")
         return start(self._lake, given, self._executor)
 
     def postgres(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables of PostgreSQL, in a thread; see `ChangeDataCapture.postgres`."""
-        given = PipelineOptions.parse({**options, "once": once}, kind="postgres")
+        given = _parsed({**options, "once": once}, "postgres")
         return start(self._lake, given, self._executor)
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
         """What keeps a pipeline from being started; see `ChangeDataCapture.check`."""
-        return check(self._lake, PipelineOptions.parse(options))
+        return check(self._lake, _parsed(options), self._executor)
 
     def status(
         self,
@@ -83,3 +91,13 @@ class LakeCdc:
     ) -> bool:
         """Let quarantined tables catch up; see `ChangeDataCapture.catchup`."""
         return request_catchup(the_pipeline(self._lake, target, name), tables, password=password)
+
+
+def _parsed(options: Mapping[str, Any], kind: str | None = None) -> PipelineOptions:
+    """Check options of a program; Invalid."""
+    for name, remedy in _OF_COMMANDS.items():
+        if options.get(name) is not None:
+            raise Invalid(
+                f"option '{name.replace('_', '-')}' is one of commands and files; {remedy}"
+            )
+    return PipelineOptions.parse(options, kind=kind)

@@ -129,7 +129,8 @@ class PipelineOptions(BaseModel):
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
         batch_seconds, batch_bytes, memory_bytes, range_rows, readers, writers, lock_seconds,
-            tag_batches, tag_num_retained_max: See `PipelineSettings`.
+            tag_batches, tag_num_retained_max, task_rows, task_bytes: See `PipelineSettings`.
+        spark: The master of a Spark session whose tasks help; none unless given.
     """
 
     model_config = ConfigDict(
@@ -182,6 +183,7 @@ class PipelineOptions(BaseModel):
     tag_num_retained_max: int | None = None
     once: bool = False
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    spark: str | None = Field(default=None, min_length=1)
 
     @staticmethod
     def parse(

@@ -13,6 +13,7 @@ from headwater.cdc.pipeline.progress import PipelineProgress
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import start_findings, start_problems
 from headwater.cdc.pipeline.state import PipelineState
+from headwater.cdc.service.executors import executor_findings
 from headwater.cdc.service.options import PipelineOptions
 from headwater.cdc.service.sources import open_source
 from headwater.client.lake import Lake
@@ -131,23 +132,29 @@ def start(
     """
     address, settings = options.address(), options.settings()
     state = PipelineState.existing(lake, settings.target, settings.name)
-    if state is None or state.plan() is None:
+    is_new = state is None or state.plan() is None
+    findings: list[Finding] = []
+    if is_new:
         with closing(open_source(address, settings)) as source:
-            findings = start_problems(lake, source, settings)
-        if findings:
-            raise Invalid(
-                f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}"
-            )
+            findings += start_problems(lake, source, settings)
+    if executor is not None and not findings:
+        # One that ran before waits for its source.
+        findings += executor_findings(executor, settings, address if is_new else None)
+    if findings:
+        raise Invalid(f"pipeline '{settings.name}' cannot start: {'; '.join(map(str, findings))}")
     pipeline = Pipeline(lake, lambda: open_source(address, settings), settings, executor)
     return RunningPipeline(pipeline, once=options.once)
 
 
-def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
+def check(
+    lake: Lake, options: PipelineOptions, executor: ParallelExecutor | None = None
+) -> list[Finding]:
     """Everything that keeps a pipeline from being started, and notes; nothing is created.
 
     Args:
         lake: The lake.
         options: The pipeline's.
+        executor: Would run tasks of the pipeline elsewhere.
 
     Raises:
         Invalid: An option is wrong.
@@ -156,4 +163,8 @@ def check(lake: Lake, options: PipelineOptions) -> list[Finding]:
     """
     address, settings = options.address(), options.settings()
     with closing(open_source(address, settings)) as source:
-        return start_findings(lake, source, settings)
+        findings = start_findings(lake, source, settings)
+    if executor is None:
+        return findings
+    # Notes stay at the end.
+    return [*executor_findings(executor, settings, address), *findings]

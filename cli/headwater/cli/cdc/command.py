@@ -16,6 +16,7 @@ from headwater.cli.cdc.paimon_options import FollowCommand
 from headwater.cli.connection import on_lake
 from headwater.cli.extras import require
 from headwater.cli.output import AsJson, Cell, print_rows
+from headwater.cli.spark_session import spark_executor
 from headwater.storage.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -196,6 +197,16 @@ def verify(
     limit: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Keys of a table to print at most.")
     ] = 100,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER",
+            help=(
+                "Compare rows by tasks of Spark's, at local[4], spark://host:7077 or "
+                "sc://host:15002 (Spark Connect)."
+            ),
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare each table with its source at one position, and print the keys that differ.
@@ -211,9 +222,10 @@ def verify(
     settings = pipeline.started_with()
     address = source_address(settings.source, read_password(password_file))
     differs = False
-    for verdict in compare(lake, address, settings):
-        differs |= not verdict.is_equal
-        _print_verdict(verdict, limit, as_json=as_json)
+    with spark_executor(spark, "headwater cdc verify") as executor:
+        for verdict in compare(lake, address, settings, executor):
+            differs |= not verdict.is_equal
+            _print_verdict(verdict, limit, as_json=as_json)
     if differs:
         raise typer.Exit(1)
 

@@ -45,6 +45,7 @@ from headwater.cli.cdc.options import (
     Readers,
     Slot,
     Source,
+    Spark,
     TableMapping,
     TableOption,
     TablePrefix,
@@ -55,12 +56,15 @@ from headwater.cli.cdc.options import (
     TagBatches,
     TagNumRetainedMax,
     Target,
+    TaskBytes,
+    TaskRows,
     TypeMapping,
     Writers,
 )
 from headwater.cli.connection import on_lake
 from headwater.cli.extras import require
 from headwater.cli.output import AsJson, print_rows
+from headwater.cli.spark_session import spark_executor
 
 if TYPE_CHECKING:
     from headwater.cdc.service import PipelineOptions, RunningPipeline
@@ -128,6 +132,9 @@ def follow(
     lock_seconds: LockSeconds = None,
     tag_batches: TagBatches = None,
     tag_num_retained_max: TagNumRetainedMax = None,
+    spark: Spark = None,
+    task_rows: TaskRows = None,
+    task_bytes: TaskBytes = None,
     once: Once = False,
     metrics_port: MetricsPort = None,
     interval: Interval = _INTERVAL,
@@ -174,10 +181,14 @@ def follow(
         "lock-seconds": lock_seconds,
         "tag-batches": tag_batches,
         "tag-num-retained-max": tag_num_retained_max,
+        "spark": spark,
+        "task-rows": task_rows,
+        "task-bytes": task_bytes,
         "once": once,
         "metrics-port": metrics_port,
     }
-    _follow(lake, _options(f"headwater cdc {kind}", values, kind), interval)
+    command = f"headwater cdc {kind}"
+    _follow(lake, command, _options(command, values, kind), interval)
 
 
 @on_lake
@@ -186,6 +197,7 @@ def run(
     file: Annotated[str, typer.Argument(metavar="FILE.yaml", help="The file with the options.")],
     once: Once = False,
     password_file: PasswordFile = None,
+    spark: Spark = None,
     metrics_port: MetricsPort = None,
     interval: Interval = _INTERVAL,
 ) -> None:
@@ -194,9 +206,14 @@ def run(
     The file has the options of 'headwater cdc mysql' or 'postgres' by their names, such as
     'target: lake_db'. What is given here goes before it.
     """
-    given = {"password_file": password_file, "metrics_port": metrics_port, "once": once or None}
+    given = {
+        "password_file": password_file,
+        "spark": spark,
+        "metrics_port": metrics_port,
+        "once": once or None,
+    }
     options = _from_file("headwater cdc run", file, given)
-    _follow(lake, options, interval)
+    _follow(lake, "headwater cdc run", options, interval)
 
 
 @on_lake
@@ -229,13 +246,14 @@ def check(
     tables_without_key: TablesWithoutKey = None,
     slot: Slot = None,
     publication: Publication = None,
+    spark: Spark = None,
     as_json: AsJson = False,
 ) -> None:
     """List what keeps a new pipeline from following its tables, each with a remedy.
 
     Settings of the server, privileges, tables, types, patterns and tables of the lake are looked
-    at, and nothing is created. The exit code is 1 if there is something. Notes, which say what the
-    lake will not have, do not count.
+    at, and nothing is created. With --spark, a task tries to reach the source. The exit code is 1
+    if there is something. Notes, which say what the lake will not have, do not count.
     """
     values = {
         "source": source,
@@ -264,15 +282,17 @@ def check(
         "slot": slot,
         "publication": publication,
     }
+    given = {"password_file": password_file, "spark": spark}
     if file is None:
-        options = _options("headwater cdc check", {**values, "password-file": password_file})
+        options = _options("headwater cdc check", {**values, **given})
     elif any(value is not None for value in values.values()):
         raise typer.BadParameter("give either a file or options")
     else:
-        options = _from_file("headwater cdc check", file, {"password_file": password_file})
+        options = _from_file("headwater cdc check", file, given)
     from headwater.cdc.service.running import check as find
 
-    findings = find(lake, options)
+    with spark_executor(options.spark, "headwater cdc check") as executor:
+        findings = find(lake, options, executor)
     rows = [
         (f"{'note: ' if finding.is_note else ''}{finding.subject}", finding.problem, finding.remedy)
         for finding in findings
@@ -300,7 +320,7 @@ def _from_file(command: str, file: str, given: Mapping[str, object]) -> Pipeline
     return PipelineOptions.parse({**options.model_dump(exclude_unset=True), **present})
 
 
-def _follow(lake: Lake, options: PipelineOptions, interval: float) -> None:
+def _follow(lake: Lake, command: str, options: PipelineOptions, interval: float) -> None:
     from headwater.cdc.service.display import show
     from headwater.cdc.service.metrics import serving_metrics
     from headwater.cdc.service.running import start
@@ -309,7 +329,8 @@ def _follow(lake: Lake, options: PipelineOptions, interval: float) -> None:
     keep_objects()
     keep_released_memory()
     with (
-        start(lake, options) as pipeline,
+        spark_executor(options.spark, command) as executor,
+        start(lake, options, executor) as pipeline,
         _stopped_by_signals(pipeline),
         serving_metrics(pipeline, options.metrics_port),
     ):

@@ -39,6 +39,7 @@ __all__ = [
     "Readers",
     "Slot",
     "Source",
+    "Spark",
     "TableMapping",
     "TableOption",
     "TablePrefix",
@@ -49,6 +50,8 @@ __all__ = [
     "TagBatches",
     "TagNumRetainedMax",
     "Target",
+    "TaskBytes",
+    "TaskRows",
     "TypeMapping",
     "Writers",
 ]
@@ -328,6 +331,33 @@ Once = Annotated[
 ]
 MetricsPort = Annotated[
     int | None, typer.Option(metavar="PORT", help="Serve Prometheus metrics at this port.")
+]
+Spark = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASTER",
+        rich_help_panel=_SPEED,
+        help=(
+            "Read rows and write large batches by tasks of Spark's, at local[4], spark://host:7077 "
+            "or sc://host:15002 (Spark Connect)."
+        ),
+    ),
+]
+TaskRows = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_SPEED,
+        help="With --spark: rows of a table that a task reads.",
+        show_default="500,000",
+    ),
+]
+TaskBytes = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_SPEED,
+        help="With --spark: bytes of a table's rows in a batch from which on tasks write them.",
+        show_default="64 MiB",
+    ),
 ]
 Interval = Annotated[
     float,
