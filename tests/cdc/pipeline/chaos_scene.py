@@ -6,10 +6,12 @@ import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from tests.cdc.pipeline.chaos_sources import ChaosSource
 from tests.cdc.pipeline.killed_pipelines import running
@@ -26,6 +28,10 @@ from headwater.cdc.service.verify import verify
 from headwater.client import Lake, connect
 from headwater.migrations import upgrade
 from headwater.storage.errors import Unavailable
+from headwater.storage.jobs.executor import LocalExecutor
+
+if TYPE_CHECKING:
+    from tests.cdc.pipeline.chaos_spark import ChaosCluster
 
 __all__ = ["Scene"]
 
@@ -72,6 +78,7 @@ class Scene:
         folder: An empty folder.
         seed: Of all choices.
         object_store: The port of an object store that has the lake, and its URI; None is a folder.
+        cluster: Runs the pipeline's tasks; None has no tasks.
     """
 
     def __init__(
@@ -80,12 +87,14 @@ class Scene:
         folder: Path,
         seed: int,
         object_store: tuple[int, str] | None = None,
+        cluster: ChaosCluster | None = None,
     ) -> None:
         self._folder, self._numbers = folder, random.Random(seed)
         self._stack = ExitStack()
         self.log = folder / "errors"
-        self.source, self.writer = source, source.writer
+        self.source, self.writer, self._cluster = source, source.writer, cluster
         self._stack.callback(source.close)
+        self._pipeline = 0
         self._store: Proxy | None = None
         options: dict[str, str] = {}
         location = str(folder / "warehouse")
@@ -109,6 +118,8 @@ class Scene:
             range_rows=60,
             look_seconds=0.3,
         )
+        if cluster is not None:
+            self.settings = replace(self.settings, task_rows=30, task_bytes=500)
         self.lake: Lake = connect(self.catalog.url, options=options)
         self.lake.create_database("lake")
 
@@ -128,12 +139,20 @@ class Scene:
         ]
         if self._store is not None:
             kinds += [self._lose_store] * 4
+        if self._cluster is not None:
+            kinds += [*(self._kill_executor,) * 8, *(self._kill_driver,) * 2]
         with self.writer:
             while len(happened) < events:
                 is_killed = Event()
                 with running(
-                    self.catalog.url, self.source.address, self.settings, self.log, self._options
+                    self.catalog.url,
+                    self.source.address,
+                    self.settings,
+                    self.log,
+                    self._options,
+                    None if self._cluster is None else self._cluster.new_executor,
                 ) as process:
+                    self._pipeline = process.pid or 0
                     while not is_killed.is_set() and len(happened) < events:
                         self.writer.allow(self._numbers.randint(0, 20))
                         self._wait_for_batches(self._numbers.randint(0, 4), process)
@@ -142,9 +161,10 @@ class Scene:
                         happened.append(event.__name__.removeprefix("_"))
                         self._note(happened)
                         event()
-                        assert process.exitcode is None, self.log.read_text()
-                        if event == self._kill_pipeline:
+                        if event in (self._kill_pipeline, self._kill_driver):
                             is_killed.set()
+                        else:
+                            assert process.exitcode is None, self.log.read_text()
         return happened
 
     def _note(self, happened: Sequence[str]) -> None:
@@ -157,6 +177,16 @@ class Scene:
 
     def _kill_pipeline(self) -> None:
         """The process is killed where its block ends."""
+
+    def _kill_driver(self) -> None:
+        """A session that has lost its driver ends the pipeline."""
+        assert self._cluster is not None
+        self._cluster.kill_driver(self._pipeline)
+        Event().wait(self._numbers.uniform(0, 1))
+
+    def _kill_executor(self) -> None:
+        assert self._cluster is not None
+        self._cluster.kill_executor(self._numbers)
 
     def _kill_source(self) -> None:
         self.source.kill()
@@ -217,7 +247,9 @@ class Scene:
             state = states.get(table)
             if state is None or state.phase is not TablePhase.STREAMING:
                 problems.append(f"{table}: {state and (state.phase, state.reason)}")
-        for verdict in verify(self.lake, self.source.address, self.settings):
+        # Ranges are compared as tasks do it.
+        executor = None if self._cluster is None else LocalExecutor(2)
+        for verdict in verify(self.lake, self.source.address, self.settings, executor):
             if not verdict.is_equal:
                 problems.append(
                     f"{verdict.table.table}: {verdict.problem} "

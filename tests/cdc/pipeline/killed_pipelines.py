@@ -19,6 +19,10 @@ from headwater.cdc.service.sources import Address as SourceAddress
 from headwater.cdc.service.sources import open_source
 from headwater.client import Lake, connect
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
+from headwater.storage.jobs.executor import ParallelExecutor
+
+NewExecutor = Callable[[], ParallelExecutor]
+"""Makes what runs tasks of a pipeline, in the pipeline's process."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["headwater.cdc.service.sources", "headwater.client"])
@@ -30,12 +34,14 @@ def _run(
     settings: PipelineSettings,
     log: Path,
     options: Mapping[str, str] | None,
+    new_executor: NewExecutor | None,
 ) -> None:
     """The process: it follows the source until it is killed."""
     warehouse = _connected(lake, options)
+    executor = None if new_executor is None else new_executor()
     while True:
         try:
-            Pipeline(warehouse, lambda: open_source(address, settings), settings).run()
+            Pipeline(warehouse, lambda: open_source(address, settings), settings, executor).run()
         except Conflict as error:
             # The source has not noticed yet that the process before is gone.
             if "runs in another process" in error.message:
@@ -65,10 +71,11 @@ def running(
     settings: PipelineSettings,
     log: Path,
     options: Mapping[str, str] | None = None,
+    new_executor: NewExecutor | None = None,
 ) -> Iterator[multiprocessing.process.BaseProcess]:
     """A pipeline in a process of its own, which is killed at the end."""
     process = _CONTEXT.Process(
-        target=_run, args=(lake, address, settings, log, options), daemon=True
+        target=_run, args=(lake, address, settings, log, options, new_executor), daemon=True
     )
     process.start()
     try:

@@ -114,3 +114,28 @@ def test_an_object_store_that_is_lost(
     port = int(s3_endpoint.rpartition(":")[2])
     scene = Scene(mariadb_to_kill, tmp_path, chaos_seed, (port, "s3://chaos/lake"))
     survives(scene, chaos_seed, events)
+
+
+@pytest.mark.cdc_chaos
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param("mariadb_to_kill", marks=pytest.mark.mariadb),
+        pytest.param("postgresql_to_kill", marks=pytest.mark.postgresql),
+    ],
+)
+def test_executors_and_drivers_that_are_killed(
+    request: pytest.FixtureRequest, server: str, tmp_path: Path, chaos_seed: int
+) -> None:
+    from tests.cdc.pipeline.chaos_spark import ChaosCluster
+
+    events = int(os.environ.get("CDC_KILLS", "200")) // 5
+    cluster = ChaosCluster(tmp_path / "spark")
+    try:
+        source = request.getfixturevalue(server)
+        survives(Scene(source, tmp_path, chaos_seed, cluster=cluster), chaos_seed, events)
+    finally:
+        cluster.close()
