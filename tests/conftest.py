@@ -21,6 +21,7 @@ from contextlib import ExitStack, chdir, closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,6 +55,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MARKER",
         help="a test with this marker that is skipped counts as failed (repeat for more)",
     )
+    parser.addoption(
+        "--part",
+        type=_part,
+        metavar="K/N",
+        help="run one of N parts of the tests, which are chosen by their names: 1/3 is the first",
+    )
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError(text)
+    return number - 1, parts
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,8 +90,13 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where tests are shared out among processes, one of them starts what takes long to start."""
+    if config.option.part is not None:
+        number, parts = config.option.part
+        others = [item for item in items if crc32(item.nodeid.encode()) % parts != number]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if crc32(item.nodeid.encode()) % parts == number]
     for item in items:
         needed = _needed(item)
         if needed is not None and item.get_closest_marker("xdist_group") is None:
