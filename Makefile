@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PROCESSES ?= 3
 SHARED := --numprocesses=$(PROCESSES) --dist=loadgroup
 ARGS ?=
-# Databases and tables of the tests in memory, where there is room: flushing them to a disk thousands
+# Databases and tables of the tests in memory, where there is space: flushing them to a disk thousands
 # of times is most of what they would wait for. TMPDIR, when it is set, goes before. MariaDB and
 # MySQL, whose data is large, stay on the disk: they are told not to wait for it.
 ROOM := $(or $(TMPDIR),$(shell [ -w /dev/shm ] && \
@@ -25,7 +25,7 @@ PYTEST_ON_DISK := $(BIN)/pytest
 PYTEST := $(if $(ROOM),TMPDIR=$(ROOM) )$(PYTEST_ON_DISK)
 
 # Compiled modules are kept: without them every process, of which the tests start hundreds, compiles
-# Headwater anew, and pytest rewrites the asserts of every test each time.
+# Headwater again, and pytest rewrites the asserts of every test each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 # The newest of the interpreters that are new enough: the name alone proves nothing, so each is run.
@@ -77,7 +77,7 @@ demo-cdc: $(READY) ## Follow a year of real flights from a MariaDB server into a
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks at, databases, other clients, modes of tables and slow suites have targets of their own
 	@$(PYTEST) $(SHARED) --ignore=tests/repository --ignore=tests/docs \
-		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not cdc_postgresql and not slow and not modes" $(ARGS)
+		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not cdc_postgresql and not cdc_kafka and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
@@ -99,6 +99,11 @@ test-cdc-postgresql: $(READY) ## Follow PostgreSQL servers; fails if its program
 test-cdc-tasks: $(READY) ## Follow MariaDB and PostgreSQL servers with all ranges and changes as tasks of an executor
 	@HEADWATER_TEST_CDC_TASKS=1 $(PYTEST) $(SHARED) tests/cdc/pipeline tests/cdc/postgres \
 		-m "(mariadb or cdc_postgresql) and not slow" --must-run=mariadb --must-run=cdc_postgresql $(ARGS)
+
+.PHONY: test-cdc-kafka
+test-cdc-kafka: java $(READY) ## Follow topics of a real Kafka broker, whose jars it fetches with Maven
+	@[ -n "$${HEADWATER_KAFKA_JARS:-}" ] || tests/kafka-server
+	@$(PYTEST) $(SHARED) -m "cdc_kafka and not slow" --must-run=cdc_kafka $(ARGS)
 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing
@@ -185,7 +190,7 @@ rehearse-image: ## Run each step of the Dockerfile in a clean Debian, without a 
 	@deploy/rehearse $(ARGS)
 
 .PHONY: constraints
-constraints: $(READY) ## Write constraints.txt anew from what the environment holds
+constraints: $(READY) ## Write constraints.txt from what the environment holds
 	@$(BIN)/python -m pip freeze --all --exclude-editable --exclude setuptools --exclude wheel --exclude headwater \
 		| grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' | LC_ALL=C sort -f > constraints.new
 	@mv constraints.new constraints.txt
@@ -193,4 +198,4 @@ constraints: $(READY) ## Write constraints.txt anew from what the environment ho
 
 .PHONY: clean
 clean: ## Remove the environments and everything generated
-	rm -rf $(VENV) .interop .mysql .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .interop .mysql .kafka .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -48,6 +48,7 @@ class FollowOptions(TypedDict, total=False):
     table_options: Mapping[str, str]
     slot: str
     publication: str
+    kafka_conf: Mapping[str, str]
     batch_seconds: float
     batch_bytes: int
     memory_bytes: int
@@ -120,6 +121,12 @@ class ChangeDataCapture(Protocol):
 
     def postgres(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> FollowedSource:
         """Follow tables of a PostgreSQL database, in a thread.
+
+        Args, Raises: As `mysql`.
+        """
+
+    def kafka(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> FollowedSource:
+        """Follow tables whose changes Debezium writes to topics of Kafka, in a thread.
 
         Args, Raises: As `mysql`.
         """

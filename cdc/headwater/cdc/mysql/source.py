@@ -70,11 +70,13 @@ class MySQLSource:
         flavour: Whether it is MySQL or MariaDB.
         logs_cascades: Whether the log has the rows that foreign keys change.
         keeps_log: That the log can be read again, until the server deletes it.
+        has_rows: That rows can be read besides the log.
         logs_statements: That the log has the statements that change tables.
         logs_rows_before: That the log has rows as they were before updates.
     """
 
     keeps_log = True
+    has_rows = True
     logs_statements = True
     logs_rows_before = True
 

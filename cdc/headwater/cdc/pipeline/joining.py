@@ -16,6 +16,7 @@ from headwater.cdc.sink.appended_rows import APPENDED_KIND
 from headwater.cdc.sink.schema_changes import schema_changes
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position
+from headwater.cdc.source.redefinitions import Described
 from headwater.cdc.source.source import Source
 from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 
@@ -166,6 +167,41 @@ class Joining:
         else:
             states[name] = gone(state, position)
 
+    def described(self, states: States, change: Described, position: Position) -> TableState:
+        """The state of a table that the log has begun to have rows of, and describes.
+
+        All of its rows are in the log, so that none are read.
+        """
+        name, definition = change.table, change.definition
+        reason = self.taken(states, name)
+        if reason is not None:
+            return quarantined(TableState("", TablePhase.SNAPSHOT), reason, position)
+        if isinstance(definition, SourceTable) and not (
+            definition.primary_key or self._settings.appends
+        ):
+            definition = without_key(name)
+        target = self._targets.name(name)
+        if isinstance(definition, SourceTable) and self._targets.is_own(target):
+            try:
+                definition = self._with_own_columns(target, definition)
+            except HeadwaterError as error:
+                definition = Finding(f"table {target} of the lake", error.message, "drop it", name)
+        state = self._join(name, None, definition, position)
+        if not state.is_followed:
+            return state
+        return replace(state, phase=TablePhase.STREAMING, reason=None, reading=None)
+
+    def _with_own_columns(self, target: str, definition: SourceTable) -> SourceTable:
+        """A table with the columns that an earlier process, or an earlier time, gave the lake's."""
+        known = {column.name for column in definition.columns}
+        fields = self._targets.open(target).schema.fields
+        others = [
+            SourceColumn(field.name, "", field.type, comment=field.description or "")
+            for field in fields
+            if field.name not in known and (definition.primary_key or field.name != APPENDED_KIND)
+        ]
+        return replace(definition, columns=(*definition.columns, *others))
+
     def taken(self, states: States, name: TableName) -> str | None:
         """Why a table cannot have the lake's table of its name; None if it can."""
         target = self._targets.name(name)
@@ -251,6 +287,16 @@ class Joining:
 def is_made_by_tool(name: TableName, followed: Container[TableName]) -> bool:
     """Whether a table is one that a tool made to change a followed one, see `is_tool_table`."""
     return is_tool_table(name, lambda base: base in followed)
+
+
+def without_key(name: TableName) -> Finding:
+    """What keeps a table without a primary key from being followed."""
+    return Finding(
+        f"table {name}",
+        "it has no primary key: its messages have no key",
+        "give it one, or append its changes (tables-without-key: append)",
+        name,
+    )
 
 
 def unknown_again(state: TableState, reason: str) -> TableState:

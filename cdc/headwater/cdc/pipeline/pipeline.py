@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Event
 from time import monotonic
 
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.batch_tags import BatchTags
 from headwater.cdc.pipeline.cascades import Cascades
@@ -144,6 +144,7 @@ class _Session:
         self._tags = BatchTags(self._settings, self._targets, self._state)
         self._recorded = self._next_look = monotonic()
         self._turn = 0
+        self._followed: dict[TableName, tuple[TableState, SourceTable]] = {}
         self._obeyed_requests: tuple[str, ...] = ()
         # What was read last of the source's log.
         self._log_file: str | None = None
@@ -218,13 +219,19 @@ class _Session:
 
     def _restarted(self, plan: BatchPlan, requests: Mapping[str, str]) -> BatchPlan:
         """Go on where the source is now, and read all tables again: the log between may be lost."""
-        every = {
-            "resnapshot:" + name: ""
-            for name, state in plan.tables.items()
-            if state.phase is not TablePhase.GONE
-        }
-        states = self._asked_again(_by_name(plan), {**every, **requests})
-        tables = _escaped(states)
+        tables: Mapping[str, TableState] = {}
+        if self._source.has_rows:
+            every = {
+                "resnapshot:" + name: ""
+                for name, state in plan.tables.items()
+                if state.phase is not TablePhase.GONE
+            }
+            tables = _escaped(self._asked_again(_by_name(plan), {**every, **requests}))
+        else:
+            # The log describes them again.
+            for state in plan.tables.values():
+                if state.target:
+                    self._targets.drop(state.target)
         position = str(self._source.start())
         # Two, as the log of the last one is read again.
         for start in (plan.end, position):

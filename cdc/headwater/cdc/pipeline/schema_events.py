@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.cdc.ddl import (
@@ -27,6 +27,7 @@ from headwater.cdc.pipeline.table_states import quarantined, read_again, without
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
 from headwater.cdc.source.log_batches import LogBatch
+from headwater.cdc.source.redefinitions import Described
 from headwater.cdc.source.source import Source
 from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import (
@@ -36,7 +37,7 @@ from headwater.storage.errors import (
     Unavailable,
     Unsupported,
 )
-from headwater.storage.schema.change import SetOption
+from headwater.storage.schema.change import DropColumn, SchemaChange, SetOption
 
 __all__ = ["SchemaEvents"]
 
@@ -104,6 +105,10 @@ class SchemaEvents:
                     event.joining.leave(event.states, name, batch.end)
             elif isinstance(change, CreateTable):
                 self._create(event, change)
+            elif isinstance(change, Described) and change.table not in event.states:
+                event.states[change.table] = event.joining.described(
+                    event.states, change, batch.end
+                )
             elif isinstance(change, Truncate | ForeignKeyChange):
                 for name in _concerned(event.states, change):
                     self._change_rows(event, name, change)
@@ -228,6 +233,8 @@ class SchemaEvents:
                 result.renames,
                 narrowing=self._settings.narrowing,
             )
+            if alterations and not self._source.has_rows:
+                _check_kept(name, alterations)
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
         reason = result.rereads
@@ -413,6 +420,21 @@ class _Event:
     batch: LogBatch
     joining: Joining
     ahead: set[TableName]
+
+
+def _check_kept(name: TableName, alterations: Sequence[SchemaChange]) -> None:
+    """Check that no column loses its values, which cannot be read again.
+
+    Raises:
+        Unsupported: One does.
+    """
+    for alteration in alterations:
+        if isinstance(alteration, DropColumn):
+            raise Unsupported(
+                f"column '{alteration.path[0]}' of the lake's table of {name} has another "
+                "type than the log's rows, which do not fit into one type; change it back, or "
+                "create the lake's tables again: headwater cdc resnapshot --all --replace"
+            )
 
 
 def _concerned(states: States, change: Change) -> list[TableName]:

@@ -57,6 +57,7 @@ class PipelineSettings:
         narrowing: What happens when a column of the source can hold less than before.
         tables_without_key: Whether tables without a primary key are appended to in the lake.
         table_options: Options of tables that are created in the lake.
+        kafka_conf: What is read of Kafka, by Paimon's names.
         slot, publication: What is used of PostgreSQL's; None lets the pipeline create its own.
         batch_seconds: How often changes are committed at most, in seconds.
         batch_bytes: The bytes of rows in the log after which they are committed earlier.
@@ -92,6 +93,7 @@ class PipelineSettings:
     layout: LayoutRules = _NO_RULES
     slot: str | None = None
     publication: str | None = None
+    kafka_conf: Mapping[str, str] = field(default_factory=dict)
     batch_seconds: float = 5.0
     batch_bytes: int = 128 * _MB
     memory_bytes: int = 256 * _MB
@@ -186,6 +188,7 @@ class PipelineSettings:
             "layout": self.layout.stored(),
             "slot": self.slot or "",
             "publication": self.publication or "",
+            "kafka-conf": json.dumps(dict(self.kafka_conf)),
         }
 
     @staticmethod
@@ -211,6 +214,7 @@ class PipelineSettings:
             layout=LayoutRules.from_stored(stored["layout"]) if "layout" in stored else _NO_RULES,
             slot=stored.get("slot") or None,
             publication=stored.get("publication") or None,
+            kafka_conf=json.loads(stored.get("kafka-conf", "{}")),
         )
 
 

@@ -48,6 +48,9 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     Raises:
         Forbidden, Unavailable: The source or the lake cannot be asked.
     """
+    if not source.has_rows:
+        options = _options(settings.table_options)
+        return [*source.findings(()), *options, *_target(lake, settings.target)]
     tables = source.tables(mapping=settings.type_mapping, without_key=settings.appends)
     names = {table.name for table in tables.followed}
     names |= {finding.table for finding in tables.findings if finding.table is not None}

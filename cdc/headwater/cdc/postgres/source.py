@@ -83,12 +83,14 @@ class PostgresSource:
         publication: A publication to use; None lets the pipeline create its own.
 
     Attributes:
+        has_rows: That rows can be read besides the log.
         logs_cascades: That the log has the rows that foreign keys change.
         keeps_log: That the log is let go of when it is confirmed.
         logs_statements: That the log has no statements that change tables.
         logs_rows_before: That not all tables' logs have rows as they were before updates.
     """
 
+    has_rows = True
     logs_cascades = True
     keeps_log = False
     logs_statements = False

@@ -9,22 +9,25 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from sqlalchemy.engine import make_url
 
 from headwater.cdc.columns import BadDates
+from headwater.cdc.kafka.options import KafkaOptions
 from headwater.cdc.model.computed_columns import ComputedColumn
 from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings, TablesWithoutKey
+from headwater.cdc.postgres.server import Address as PostgresAddress
 from headwater.cdc.service.paimon_options import check_paimon_options
 from headwater.cdc.service.sources import (
     Address,
+    SourceKind,
     default_name,
-    is_postgres,
     parse_address,
     parse_type_mapping,
     read_text,
     source_address,
+    source_kind,
+    stored_url,
 )
 from headwater.cdc.sink.schema_changes import Narrowing
 from headwater.storage.errors import Invalid
@@ -34,6 +37,13 @@ __all__ = ["PipelineOptions"]
 _TUNING = (
     *("batch_seconds", "batch_bytes", "memory_bytes", "range_rows", "readers", "writers"),
     *("task_rows", "task_bytes", "lock_seconds", "tag_batches", "tag_num_retained_max"),
+)
+
+
+# What needs a table's definition before its first rows.
+_NOT_OF_KAFKA = (
+    *("merge_shards", "partition_keys", "multiple_table_partition_keys", "primary_keys"),
+    *("computed_column", "metadata_column"),
 )
 
 
@@ -104,8 +114,8 @@ class PipelineOptions(BaseModel):
     """The options of a pipeline, by the names that they have everywhere.
 
     Attributes:
-        source: ``mysql://user@host:port``, ``mariadb://…`` or
-            ``postgresql://user@host:port/database``.
+        source: ``mysql://user@host:port``, ``mariadb://…``,
+            ``postgresql://user@host:port/database`` or ``kafka://host:port,host:port``.
         target: The lake's database.
         include, exclude: Patterns of tables, such as ``shop.*``.
         including_tables, excluding_tables, including_dbs, excluding_dbs: Regular expressions of
@@ -125,6 +135,7 @@ class PipelineOptions(BaseModel):
         narrowing: ``keep`` or ``fail``, for the wider type when a column is narrowed.
         tables_without_key: ``reject`` or ``append``, for tables without a primary key.
         slot, publication: What to use at PostgreSQL; a pipeline creates its own unless given.
+        kafka_conf: What is read of Kafka, by the names of Paimon's ``--kafka_conf``.
         table_options: Options of tables that are created in the lake.
         once: Whether to end when all that the source has at the start is committed.
         metrics_port: The port of Prometheus metrics; none unless given.
@@ -167,6 +178,9 @@ class PipelineOptions(BaseModel):
     tables_without_key: TablesWithoutKey = TablesWithoutKey.REJECT
     slot: str | None = Field(default=None, min_length=1)
     publication: str | None = Field(default=None, min_length=1)
+    kafka_conf: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
+        default_factory=dict
+    )
     table_options: Annotated[dict[str, str], BeforeValidator(_option_values)] = Field(
         default_factory=dict
     )
@@ -194,7 +208,7 @@ class PipelineOptions(BaseModel):
         Args:
             values: The options; names may have hyphens or underscores. None is one not given.
             where: Where they come from, for messages.
-            kind: ``mysql``, also for MariaDB, or ``postgres``: what the source must be.
+            kind: ``mysql``, also for MariaDB, ``postgres`` or ``kafka``: what the source must be.
 
         Raises:
             Invalid: One is not known, is missing, or has a wrong value.
@@ -242,11 +256,9 @@ class PipelineOptions(BaseModel):
         address = parse_address(self.source)
         self._check_kind()
         tuning = {name: getattr(self, name) for name in _TUNING if getattr(self, name) is not None}
-        url = make_url(self.source)
-        hidden = url._replace(password=None, port=address.port)
         return PipelineSettings(
             name=self.name or default_name(address, self.target),
-            source=hidden.render_as_string(),
+            source=stored_url(self.source, address),
             target=self.target,
             include=self.include,
             exclude=self.exclude,
@@ -260,9 +272,10 @@ class PipelineOptions(BaseModel):
             excluding_tables=self.excluding_tables,
             including_dbs=self.including_dbs,
             excluding_dbs=self.excluding_dbs,
-            layout=self._layout(url.database or ""),
+            layout=self._layout(address.database if isinstance(address, PostgresAddress) else ""),
             slot=self.slot,
             publication=self.publication,
+            kafka_conf=self.kafka_conf,
             **tuning,
         )
 
@@ -291,13 +304,24 @@ class PipelineOptions(BaseModel):
             tuple(map(ComputedColumn.parse, self.computed_column)),
             self.metadata_column,
             self.metadata_column_prefix,
-            database if is_postgres(self.source) else "",
+            database,
             bool(self.merge_shards),
         )
 
     def _check_kind(self) -> None:
         """Raise Invalid if an option is of another kind of source, or lacks another one."""
-        if not is_postgres(self.source):
+        kind = source_kind(self.source)
+        if kind is SourceKind.KAFKA:
+            KafkaOptions.parse(self.kafka_conf, str(parse_address(self.source)))
+            for option in _NOT_OF_KAFKA:
+                if getattr(self, option):
+                    raise Invalid(
+                        f"option '{_hyphenated(option)}' is not one of Kafka, whose tables have "
+                        "the columns and keys of their messages; leave it out"
+                    )
+        elif self.kafka_conf:
+            raise Invalid("option 'kafka-conf' is one of Kafka; leave it out")
+        if kind is not SourceKind.POSTGRES:
             for option in ("slot", "publication"):
                 if getattr(self, option) is not None:
                     raise Invalid(f"option '{option}' is one of PostgreSQL; leave it out")
@@ -311,12 +335,11 @@ class PipelineOptions(BaseModel):
 
 def _check_command(source: str, kind: str) -> None:
     """Raise Invalid if a source is not of a command's kind."""
-    source_kind = "postgres" if is_postgres(source) else "mysql"
-    if source_kind != kind:
-        name = {"postgres": "PostgreSQL", "mysql": "MySQL or MariaDB"}[source_kind]
+    actual = source_kind(source)
+    if actual != kind:
         raise Invalid(
-            f"the source is {name}, which '{kind}' does not follow; use headwater cdc "
-            f"{source_kind} or lake.cdc.{source_kind}"
+            f"the source is {actual.product}, which '{kind}' does not follow; use headwater cdc "
+            f"{actual} or lake.cdc.{actual}"
         )
 
 

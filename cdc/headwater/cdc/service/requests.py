@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import TablePhase
-from headwater.cdc.service.sources import is_postgres
+from headwater.cdc.service.sources import SourceKind, source_kind
 from headwater.cdc.service.status import StoredPipeline
 from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound, Unavailable
 
@@ -81,6 +81,9 @@ def request_resnapshot(
     requests = _requests(pipeline, tables, replace=replace)
     if not tables:
         requests["restart"] = ""
+    if source_kind(pipeline.started_with().source) is SourceKind.KAFKA:
+        _check_begins_again(pipeline, tables, password, replace=replace)
+        requests = {"restart": _REPLACE}
     return _ask(pipeline, requests, "read again", password, seconds)
 
 
@@ -109,7 +112,7 @@ def request_catchup(
     """
     states = pipeline.plan().tables
     known = _known(pipeline, tables)
-    keeps_log = not is_postgres(pipeline.started_with().source)
+    kind = source_kind(pipeline.started_with().source)
     for table in tables:
         state = states[known[table]]
         if state.phase is not TablePhase.QUARANTINED:
@@ -117,7 +120,12 @@ def request_catchup(
                 f"table {table} is in phase {state.phase}; only a quarantined table catches up"
             )
         problem = None
-        if not keeps_log:
+        if kind is SourceKind.KAFKA:
+            raise Conflict(
+                f"table {table} cannot catch up: its source is Kafka; create all tables again: "
+                "headwater cdc resnapshot --all --replace"
+            )
+        if kind is SourceKind.POSTGRES:
             problem = "PostgreSQL deletes the log that the other tables have had"
         elif state.backlog is None:
             problem = (
@@ -161,6 +169,27 @@ def _ask(
             )
         sleep(_ASK_SECONDS)
     return True
+
+
+def _check_begins_again(
+    pipeline: StoredPipeline, tables: Collection[str], password: str | None, *, replace: bool
+) -> None:
+    """Check that a pipeline whose source is Kafka is to begin again, with new tables.
+
+    Raises:
+        Invalid: It is not, or a process may run it.
+    """
+    if tables or not replace:
+        raise Invalid(
+            f"the source of pipeline '{pipeline.name}' is Kafka, which cannot be asked for a "
+            "table's rows; let it begin again where its topics begin, with new tables of the "
+            "lake: headwater cdc resnapshot --all --replace"
+        )
+    if is_running(pipeline, password) is not False:
+        raise Invalid(
+            f"pipeline '{pipeline.name}' runs, or its source cannot be asked; stop it first: "
+            "headwater cdc stop"
+        )
 
 
 def is_running(pipeline: StoredPipeline, password: str | None = None) -> bool | None:

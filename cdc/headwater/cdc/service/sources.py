@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from enum import StrEnum
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from headwater.cdc.kafka.address import Address as KafkaAddress
+from headwater.cdc.kafka.options import KafkaOptions
 from headwater.cdc.mysql import column_types as mysql_types
 from headwater.cdc.mysql.server import Address as MySQLAddress
 from headwater.cdc.mysql.source import MySQLSource
@@ -17,30 +20,57 @@ from headwater.cdc.postgres import types as postgres_types
 from headwater.cdc.postgres.server import Address as PostgresAddress
 from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.source.source import Source
-from headwater.storage.errors import Invalid, Unavailable
+from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
 __all__ = [
     "PASSWORD_VARIABLE",
     "Address",
+    "SourceKind",
     "default_name",
-    "is_postgres",
     "open_source",
     "parse_address",
     "parse_type_mapping",
     "read_password",
     "read_text",
     "source_address",
+    "source_kind",
+    "stored_url",
 ]
 
 PASSWORD_VARIABLE = "HEADWATER_CDC_SOURCE_PASSWORD"
 """The variable of the source's password."""
 
-Address = MySQLAddress | PostgresAddress
+Address = MySQLAddress | PostgresAddress | KafkaAddress
 """Where a source is, and how to log in."""
 
-_MYSQL_PORT, _POSTGRES_PORT = 3306, 5432
-_MYSQL, _POSTGRES = ("mysql", "mariadb"), ("postgresql", "postgres")
-_FORMS = "mysql://user@host:port, mariadb://… or postgresql://user@host:port/database"
+
+class SourceKind(StrEnum):
+    """A kind of source, as commands and functions are named."""
+
+    MYSQL = "mysql"
+    POSTGRES = "postgres"
+    KAFKA = "kafka"
+
+    @property
+    def product(self) -> str:
+        """The products of the kind."""
+        names = {"mysql": "MySQL or MariaDB", "postgres": "PostgreSQL", "kafka": "Kafka"}
+        return names[self.value]
+
+
+_KINDS = (MySQLAddress, PostgresAddress, KafkaAddress)
+_USUAL_PORTS = (3306, 5432, 9092)
+_SCHEMES = {
+    "mysql": SourceKind.MYSQL,
+    "mariadb": SourceKind.MYSQL,
+    "postgresql": SourceKind.POSTGRES,
+    "postgres": SourceKind.POSTGRES,
+    "kafka": SourceKind.KAFKA,
+}
+_FORMS = (
+    "mysql://user@host:port, mariadb://…, postgresql://user@host:port/database or "
+    "kafka://host:port,host:port"
+)
 
 
 def open_source(address: Address, settings: PipelineSettings) -> Source:
@@ -52,21 +82,48 @@ def open_source(address: Address, settings: PipelineSettings) -> Source:
     """
     if isinstance(address, MySQLAddress):
         return MySQLSource(address)
+    if isinstance(address, KafkaAddress):
+        return _kafka_source(address, settings)
     return PostgresSource(address, settings.name, settings.slot, settings.publication)
 
 
-def is_postgres(source: str) -> bool:
-    """Whether the URL of a source is PostgreSQL's, and not MySQL's or MariaDB's; Invalid."""
+def _kafka_source(address: KafkaAddress, settings: PipelineSettings) -> Source:
+    """Topics of Kafka, whose client is an extra of its own."""
+    try:
+        from headwater.cdc.kafka.source import KafkaSource
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"following Kafka needs {error.name}, which this installation lacks; run: pip install "
+            "'headwater[cdc-kafka]'"
+        ) from error
+    options = KafkaOptions.parse(settings.kafka_conf, str(address))
+    return KafkaSource(address, settings.name, options)
+
+
+def source_kind(source: str) -> SourceKind:
+    """The kind of source that a URL is of; Invalid."""
+    scheme, separator, _ = source.partition("://")
+    if scheme == SourceKind.KAFKA and separator:
+        # Its servers are several.
+        return SourceKind.KAFKA
     try:
         scheme = make_url(source).drivername
     except ArgumentError:
         raise Invalid(f"the source is not a URL; write {_FORMS}") from None
-    if scheme not in _POSTGRES + _MYSQL:
+    if scheme not in _SCHEMES:
         raise Invalid(
-            f"the source is a URL of '{scheme}', which is not MySQL, MariaDB or PostgreSQL; write "
-            f"{_FORMS}"
+            f"the source is a URL of '{scheme}', which is not MySQL, MariaDB, PostgreSQL or Kafka; "
+            f"write {_FORMS}"
         )
-    return scheme in _POSTGRES
+    return _SCHEMES[scheme]
+
+
+def stored_url(source: str, address: Address) -> str:
+    """The URL of a source as it is stored: without the password, with the port."""
+    if isinstance(address, KafkaAddress):
+        return address.url
+    url = make_url(source)._replace(password=None, port=address.port)
+    return url.render_as_string()
 
 
 def parse_address(source: str, password: str | None = None) -> Address:
@@ -76,9 +133,13 @@ def parse_address(source: str, password: str | None = None) -> Address:
         source: The URL.
         password: The password, where the URL does not have it.
     """
-    if is_postgres(source):
-        return PostgresAddress.from_url(source, password)
-    return MySQLAddress.from_url(source, password)
+    match source_kind(source):
+        case SourceKind.POSTGRES:
+            return PostgresAddress.from_url(source, password)
+        case SourceKind.KAFKA:
+            return KafkaAddress.from_url(source, password)
+        case SourceKind.MYSQL:
+            return MySQLAddress.from_url(source, password)
 
 
 def parse_type_mapping(source: str, names: str) -> frozenset[str]:
@@ -88,9 +149,18 @@ def parse_type_mapping(source: str, names: str) -> frozenset[str]:
         source: The source's URL.
         names: The names, with commas between them.
     """
-    if is_postgres(source):
-        return frozenset(postgres_types.parse_type_mapping(names))
-    return frozenset(mysql_types.parse_type_mapping(names))
+    match source_kind(source):
+        case SourceKind.POSTGRES:
+            return frozenset(postgres_types.parse_type_mapping(names))
+        case SourceKind.KAFKA:
+            if names:
+                raise Invalid(
+                    f"type_mapping is '{names}', and messages of Kafka have their types; leave it "
+                    "out"
+                )
+            return frozenset()
+        case SourceKind.MYSQL:
+            return frozenset(mysql_types.parse_type_mapping(names))
 
 
 def source_address(
@@ -150,8 +220,7 @@ def default_name(address: Address, target: str) -> str:
         host = address.host.replace(":", "-")
     except ValueError:
         host = address.host.partition(".")[0]
-    usual, database = _MYSQL_PORT, ""
-    if isinstance(address, PostgresAddress):
-        usual, database = _POSTGRES_PORT, f"-{address.database}"
+    database = f"-{address.database}" if isinstance(address, PostgresAddress) else ""
+    usual = _USUAL_PORTS[_KINDS.index(type(address))]
     port = "" if address.port == usual else f"-{address.port}"
     return f"{host}{port}{database}-{target}"

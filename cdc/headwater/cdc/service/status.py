@@ -27,7 +27,7 @@ __all__ = ["PipelineStatus", "StoredPipeline", "TableStatus", "find_pipelines", 
 
 # Of a table whose other snapshots are compactions, or of other pipelines.
 _RECENT_SNAPSHOTS = 20
-_START = "headwater cdc mysql or headwater cdc postgres"
+_START = "headwater cdc mysql, postgres or kafka"
 
 
 @dataclass(frozen=True)

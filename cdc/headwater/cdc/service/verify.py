@@ -28,7 +28,7 @@ from headwater.cdc.service.compared_ranges import (
     key_pieces,
     new_comparison,
 )
-from headwater.cdc.service.sources import Address, open_source
+from headwater.cdc.service.sources import Address, SourceKind, open_source, source_kind
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
 from headwater.cdc.sink.multisets import MultisetComparison
 from headwater.cdc.sink.row_mapping import RowMapping
@@ -38,7 +38,13 @@ from headwater.cdc.source.positions import Position
 from headwater.cdc.source.reads import ConsistentRead
 from headwater.cdc.source.source import Source
 from headwater.client.lake import Lake
-from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound
+from headwater.storage.errors import (
+    Conflict,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    Unsupported,
+)
 from headwater.storage.jobs.executor import Executor
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -95,6 +101,7 @@ def verify(
     Raises:
         NotFound: The pipeline has no state in the lake.
         Unavailable: The source or the lake is not there.
+        Unsupported: The source is Kafka, which has no rows to compare with.
     """
     state = PipelineState.open(lake, settings.target, settings.name)
     plan = state.plan()
@@ -108,6 +115,11 @@ def verify(
         for escaped in sorted(plan.tables)
         if plan.tables[escaped].phase is not TablePhase.GONE
     ]
+    if source_kind(settings.source) is SourceKind.KAFKA:
+        raise Unsupported(
+            f"tables of the source at {address} cannot be compared: it is Kafka, which cannot be "
+            "asked for a table's rows; compare the lake with the database behind the connector"
+        )
     pipeline = _Pipeline(lake, address, settings, state, executor, Lock())
     if executor is None:
         with closing(open_source(address, settings)) as source:

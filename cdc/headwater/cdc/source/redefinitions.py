@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headwater.cdc.ddl.changes import Change
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 
-__all__ = ["Redefinition", "Unlogged"]
+__all__ = ["Described", "Redefinition", "Unlogged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,24 @@ class Unlogged(Change):
 
     table: TableName
     finding: Finding
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The table."""
+        return (self.table,)
+
+
+@dataclass(frozen=True, slots=True)
+class Described(Change):
+    """A table as the log describes it, where the source cannot be asked for its tables.
+
+    Attributes:
+        table: The table.
+        definition: The table with its columns; or why it cannot be followed.
+    """
+
+    table: TableName
+    definition: SourceTable | Finding
 
     @property
     def tables(self) -> tuple[TableName, ...]:

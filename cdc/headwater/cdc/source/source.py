@@ -139,6 +139,13 @@ class Source(Protocol):
 
     # Tables and rows --------------------------------------------------------------------------
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether tables and their rows can be read from the source, besides its log.
+
+        Where they cannot, the log describes its tables (`Described`), and nothing is read again.
+        """
+
     def tables(
         self,
         wanted: Collection[TableName] | None = None,

@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("mysql", cls=FollowCommand, help=follow.MYSQL_HELP)(follow.follow)
 app.command("postgres", cls=FollowCommand, help=follow.POSTGRES_HELP)(follow.follow)
+app.command("kafka", cls=FollowCommand, help=follow.KAFKA_HELP)(follow.follow)
 app.command("run")(follow.run)
 app.command("check", cls=FollowCommand)(follow.check)
 app.command("demo")(demo)

@@ -1,4 +1,4 @@
-"""`headwater cdc mysql`, `postgres`, `run` and `check`: pipelines that this process runs."""
+"""`headwater cdc mysql`, `postgres`, `kafka`, `run`, `check`: pipelines of this process."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from headwater.cli.cdc.options import (
     IncludingDbs,
     IncludingTables,
     Interval,
+    KafkaConf,
     LockSeconds,
     MemoryBytes,
     MergeShards,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from headwater.cdc.service import PipelineOptions, RunningPipeline
     from headwater.client import Lake
 
-__all__ = ["MYSQL_HELP", "POSTGRES_HELP", "check", "follow", "run"]
+__all__ = ["KAFKA_HELP", "MYSQL_HELP", "POSTGRES_HELP", "check", "follow", "run"]
 
 _INTERVAL = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -87,6 +88,11 @@ where it ended. Ctrl-C and SIGTERM end it after the batch that is being written.
 the exit code is 1 if a table is quarantined.
 """
 MYSQL_HELP, POSTGRES_HELP = _HELP.format("MySQL or MariaDB"), _HELP.format("PostgreSQL")
+KAFKA_HELP = """Follow tables whose changes Debezium writes to topics of Kafka into the lake.
+
+Started again, it goes on where it ended. Ctrl-C and SIGTERM end it after the batch that is being
+written. With --once, the exit code is 1 if a table is quarantined.
+"""
 
 
 @on_lake
@@ -123,6 +129,7 @@ def follow(
     table_option: TableOption = None,
     slot: Slot = None,
     publication: Publication = None,
+    kafka_conf: KafkaConf = None,
     batch_seconds: BatchSeconds = None,
     batch_bytes: BatchBytes = None,
     memory_bytes: MemoryBytes = None,
@@ -172,6 +179,7 @@ def follow(
         "table-options": pairs(table_option, "--table-option"),
         "slot": slot,
         "publication": publication,
+        "kafka-conf": pairs(kafka_conf, "--kafka-conf"),
         "batch-seconds": batch_seconds,
         "batch-bytes": batch_bytes,
         "memory-bytes": memory_bytes,
@@ -203,8 +211,8 @@ def run(
 ) -> None:
     """Run the pipeline that a YAML file describes.
 
-    The file has the options of 'headwater cdc mysql' or 'postgres' by their names, such as
-    'target: lake_db'. What is given here goes before it.
+    The file has the options of 'headwater cdc mysql', 'postgres' or 'kafka' by their names, such
+    as 'target: lake_db'. What is given here goes before it.
     """
     given = {
         "password_file": password_file,
@@ -247,6 +255,7 @@ def check(
     slot: Slot = None,
     publication: Publication = None,
     spark: Spark = None,
+    kafka_conf: KafkaConf = None,
     as_json: AsJson = False,
 ) -> None:
     """List what keeps a new pipeline from following its tables, each with a remedy.
@@ -281,6 +290,7 @@ def check(
         "tables-without-key": tables_without_key,
         "slot": slot,
         "publication": publication,
+        "kafka-conf": pairs(kafka_conf, "--kafka-conf") or None,
     }
     given = {"password_file": password_file, "spark": spark}
     if file is None:

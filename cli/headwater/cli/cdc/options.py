@@ -18,6 +18,7 @@ __all__ = [
     "IncludingDbs",
     "IncludingTables",
     "Interval",
+    "KafkaConf",
     "LockSeconds",
     "MemoryBytes",
     "MergeShards",
@@ -59,8 +60,8 @@ __all__ = [
 _TABLES, _NAMES = "Tables", "Names of the lake's tables"
 _ROWS, _SPEED = "What becomes of rows and columns", "Speed and memory"
 _SOURCE_HELP = (
-    "The source, mysql://user@host:port, mariadb://… or postgresql://user@host:port/database; its "
-    "password is best elsewhere."
+    "The source, mysql://user@host:port, mariadb://…, postgresql://user@host:port/database or "
+    "kafka://host:port,host:port; its password is best elsewhere."
 )
 _INCLUDE_HELP = "Tables to follow, such as 'shop.*'; may be repeated."
 _TARGET_HELP = "The database of the lake."
@@ -268,6 +269,16 @@ Publication = Annotated[
         metavar="NAME",
         rich_help_panel=_TABLES,
         help="A publication of PostgreSQL to use. By default the pipeline creates its own.",
+    ),
+]
+KafkaConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka-conf",
+        "--kafka_conf",
+        metavar="KEY=VALUE",
+        rich_help_panel=_TABLES,
+        help="What to read of Kafka, by Paimon's names, such as topic=shop; may be repeated.",
     ),
 ]
 BatchSeconds = Annotated[

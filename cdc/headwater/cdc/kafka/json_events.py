@@ -1,0 +1,271 @@
+"""Debezium's events in JSON, with or without the schema in each message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.cdc.kafka.connect_types import (
+    JSON_TEXT,
+    NO_SCHEMA,
+    ConnectType,
+    RecordSchema,
+    json_schema,
+)
+from headwater.cdc.kafka.events import (
+    MESSAGE,
+    TRUNCATE,
+    EventGroup,
+    Events,
+    Flags,
+    Image,
+    Messages,
+    NoImage,
+    Rows,
+    check_control,
+)
+from headwater.cdc.kafka.grouping import check_ops, parts_of, present_rows, tables_of
+from headwater.cdc.kafka.json_text import Cells, JsonBatch
+from headwater.cdc.kafka.tombstones import tombstones
+from headwater.cdc.kafka.values import arrow_base, decoded_base64
+from headwater.storage.errors import CorruptData, Unsupported
+
+__all__ = ["json_events", "json_tombstones"]
+
+
+class JsonImage:
+    """A row in each of some messages.
+
+    Args:
+        batch: The messages.
+        cells: The row's object in each.
+    """
+
+    def __init__(self, batch: JsonBatch, cells: Cells) -> None:
+        self._batch = batch
+        self.is_present: Flags = ~batch.is_null(cells)
+        self._members = batch.members(cells)
+        self.names: Sequence[str] = list(self._members.cells)
+
+    def column(self, name: str, type_: ConnectType) -> pa.Array:
+        """The values of a column, see `Image.column`."""
+        return _values(self._batch, self._members[name], type_)
+
+
+def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events:
+    """The events of messages in JSON.
+
+    Args:
+        messages: The messages; those with a null value are left out.
+        has_schema: Whether each has its schema; None reads both.
+
+    Raises:
+        CorruptData, Unsupported: One is not an event of Debezium.
+    """
+    rows = present_rows(messages.values)
+    if not len(rows):
+        return Events()
+    texts = [messages.values[row] or b"" for row in rows.tolist()]
+    batch = JsonBatch(texts, f"messages from {messages.place(int(rows[0]))} on")
+    envelope, schemas = _unwrapped(batch, batch.values)
+    if has_schema is not None and (schemas.is_present != has_schema).any():
+        row = int(rows[np.flatnonzero(schemas.is_present != has_schema)[0]])
+        raise Unsupported(
+            f"{messages.place(row)}: debezium-json.schema-include is {str(has_schema).lower()}, "
+            f"and the message has {'no' if has_schema else 'a'} schema; leave the option out"
+        )
+    members = batch.members(envelope)
+    ops = batch.text(members["op"])
+    schema_codes = _Codes(batch.text(schemas))
+    events = Events()
+    changes = _checked_ops(messages, rows, ops, schema_codes)
+    source = batch.members(members["source"].take(changes))
+    sources = [batch.text(source[name]) for name in ("db", "schema", "table")]
+    tables = tables_of(sources, messages, rows[changes])
+    events.source_time = _latest(batch, source["ts_ms"])
+    letters = np.frombuffer("".join(ops.take(changes).to_pylist()).encode(), np.uint8)
+    (truncates,) = np.nonzero(letters == TRUNCATE)
+    events.truncations = {int(rows[changes[at]]): tables.value(at) for at in truncates.tolist()}
+    keys = _Keys(messages, rows[changes])
+    (with_rows,) = np.nonzero((letters != TRUNCATE) & (letters != MESSAGE))
+    codes = tables.codes, schema_codes.codes[changes], keys.codes
+    for part in parts_of(with_rows, *codes):
+        first = int(part[0])
+        places = changes[part]
+        schema = schema_codes.schema(int(changes[first]))
+        before, after = (
+            JsonImage(batch, members[name].take(places)) for name in ("before", "after")
+        )
+        key, images = keys.image(part)
+        events.groups.append(
+            EventGroup(
+                tables.value(first),
+                rows[places],
+                letters[part],
+                _columns(schema, keys.schema(first), after, before, images),
+                key,
+                before,
+                after,
+                images,
+                keys.schema(first).name,
+            )
+        )
+    return events
+
+
+def json_tombstones(messages: Messages, rows: Rows) -> list[EventGroup]:
+    """Messages without a value, as deletes by their keys.
+
+    Args:
+        messages: The messages.
+        rows: Those that count.
+
+    Raises:
+        CorruptData, Unsupported: A key does not say which table it is of.
+    """
+    keys = _Keys(messages, rows)
+    topics = messages.topic[rows].astype(np.int64)
+    groups = []
+    for part in parts_of(np.arange(len(rows)), keys.codes, topics):
+        _, images = keys.image(part)
+        schema = keys.schema(int(part[0]))
+        if not schema.columns:
+            schema = RecordSchema(schema.name, [(name, JSON_TEXT) for name in images.names])
+        groups.append(tombstones(messages, rows[part], schema, images))
+    return groups
+
+
+def _unwrapped(batch: JsonBatch, cells: Cells) -> tuple[Cells, Cells]:
+    """What messages have, without the schema around it; and the schemas."""
+    top = batch.members(cells)
+    payload, schema = top["payload"], top["schema"]
+    is_wrapped = payload.is_present & schema.is_present
+    inner = Cells(
+        np.where(is_wrapped, payload.begins, cells.begins),
+        np.where(is_wrapped, payload.ends, cells.ends),
+    )
+    zero = np.where(is_wrapped, 1, 0)
+    return inner, Cells(schema.begins * zero, schema.ends * zero)
+
+
+def _checked_ops(messages: Messages, rows: Rows, ops: pa.Array, schemas: _Codes) -> Rows:
+    """The rows with an operation; the others are of messages that have no rows of tables."""
+    for row in np.flatnonzero(ops.is_null()).tolist():
+        place = messages.place(int(rows[row]))
+        name = schemas.schema(row).name
+        check_control(name, messages.topics[int(messages.topic[rows[row]])], place)
+    check_ops(ops, messages, rows)
+    return np.flatnonzero(ops.is_valid())
+
+
+def _latest(batch: JsonBatch, times: Cells) -> int:
+    latest = pc.max(batch.text(times).cast(pa.int64())).as_py()
+    return 0 if latest is None else int(latest)
+
+
+class _Codes:
+    """The schema of each message by a number; 0 without one."""
+
+    def __init__(self, texts: pa.Array, *, is_envelope: bool = True) -> None:
+        encoded = texts.dictionary_encode()
+        self._texts: list[str] = encoded.dictionary.to_pylist()
+        self._is_envelope = is_envelope
+        self.codes: Rows = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy() + 1
+
+    def schema(self, row: int) -> RecordSchema:
+        """The schema of a message; one without a name or columns where it has none."""
+        code = int(self.codes[row])
+        return _schema(self._texts[code - 1], self._is_envelope) if code else NO_SCHEMA
+
+
+@lru_cache(maxsize=1000)
+def _schema(text: str, is_envelope: bool) -> RecordSchema:
+    return json_schema(text, "a message in JSON", is_envelope=is_envelope)
+
+
+class _Keys:
+    """The keys of messages.
+
+    Args:
+        messages: The messages.
+        rows: Those whose keys are wanted.
+
+    Attributes:
+        codes: The schema of each key by a number; 0 without a key.
+    """
+
+    def __init__(self, messages: Messages, rows: Rows) -> None:
+        keys = [messages.keys[row] for row in rows.tolist()]
+        self._present = present_rows(keys)
+        # Where each row's key is among those present.
+        self._at = np.cumsum([key is not None for key in keys]) - 1
+        self.codes: Rows = np.zeros(len(rows), np.int64)
+        self._batch: JsonBatch | None = None
+        if not len(self._present):
+            return
+        where = f"keys of messages from {messages.place(int(rows[self._present[0]]))} on"
+        texts = [keys[row] or b"" for row in self._present.tolist()]
+        self._batch = JsonBatch(texts, where)
+        self._cells, schemas = _unwrapped(self._batch, self._batch.values)
+        self._schemas = _Codes(self._batch.text(schemas), is_envelope=False)
+        self.codes[self._present] = self._schemas.codes + 1
+
+    def schema(self, row: int) -> RecordSchema:
+        """The schema of a row's key."""
+        if self._batch is None or not self.codes[row]:
+            return NO_SCHEMA
+        return self._schemas.schema(int(self._at[row]))
+
+    def image(self, rows: Rows) -> tuple[Sequence[str] | None, Image]:
+        """The names of the columns that all keys of some rows have, and the keys."""
+        if self._batch is None or not self.codes[rows[0]]:
+            return None, NoImage(len(rows))
+        image = JsonImage(self._batch, self._cells.take(self._at[rows]))
+        return image.names, image
+
+
+def _columns(
+    schema: RecordSchema, key: RecordSchema, *images: Image
+) -> Sequence[tuple[str, ConnectType]]:
+    """The columns of a group: those of the schema, else those that rows have, as text."""
+    if schema.columns:
+        return schema.columns
+    types = dict(key.columns)
+    names = dict.fromkeys(name for image in images for name in image.names)
+    return [(name, types.get(name, JSON_TEXT)) for name in names]
+
+
+# Values -----------------------------------------------------------------------------------------
+
+
+def _values(batch: JsonBatch, cells: Cells, type_: ConnectType) -> pa.Array:
+    if type_.base == "array" and type_.item is not None:
+        owners, items = batch.items(cells)
+        lengths = np.bincount(owners, minlength=len(cells.begins))
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        nulls = batch.is_null(cells)
+        mask = pa.array(nulls) if nulls.any() else None
+        values = _values(batch, items, type_.item)
+        return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
+    if type_.is_variable_decimal or type_.is_geometry:
+        members = batch.members(cells)
+        names = ("scale", "value") if type_.is_variable_decimal else ("srid", "wkb")
+        number = batch.text(members[names[0]]).cast(pa.int32())
+        content = decoded_base64(batch.text(members[names[1]]))
+        is_null = pa.array(batch.is_null(cells))
+        return pa.StructArray.from_arrays([number, content], names, mask=is_null)
+    arrow = arrow_base(type_)
+    if arrow is None:
+        raise Unsupported(f"values of type '{type_}' cannot be read")
+    text = batch.text(cells)
+    if type_.base in ("string", "bytes"):
+        present = ~batch.is_null(cells)
+        if not batch.is_string(cells)[present].all():
+            raise CorruptData(f"a value of type '{type_}' is not a string of JSON")
+    if type_.base == "bytes":
+        return decoded_base64(text)
+    return text if text.type == arrow else text.cast(arrow)

@@ -1,0 +1,96 @@
+"""Messages without a value: of a compacted topic they may be all that is left of a delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from headwater.cdc.kafka.connect_types import RecordSchema
+from headwater.cdc.kafka.events import DELETE, EventGroup, Image, Messages, NoImage, Rows
+from headwater.cdc.model.tables import TableName
+from headwater.storage.errors import Unsupported
+
+__all__ = ["check_keys_tell_tables", "tombstone_rows", "tombstones"]
+
+_KEY = ".Key"
+# The connector's prefix, the database or schema, and the table.
+_MIN_PARTS = 3
+
+
+def tombstone_rows(messages: Messages, compacted: Mapping[str, bool]) -> Rows:
+    """The messages without a value in compacted topics. Of other topics they repeat a delete."""
+    numbers = [number for number, name in enumerate(messages.topics) if compacted.get(name, True)]
+    counts = np.isin(messages.topic, numbers)
+    if not counts.any():
+        return np.zeros(0, np.int64)
+    pairs = zip(messages.keys, messages.values, strict=True)
+    is_empty = (key is not None and value is None for key, value in pairs)
+    return np.flatnonzero(counts & np.fromiter(is_empty, bool, len(messages)))
+
+
+def tombstones(messages: Messages, rows: Rows, schema: RecordSchema, keys: Image) -> EventGroup:
+    """Deletes of one table of one topic, by messages without values.
+
+    Args:
+        messages: The messages.
+        rows: Their numbers.
+        schema: That of their keys.
+        keys: Their keys.
+
+    Raises:
+        Unsupported: Neither the schema nor the topic names the table.
+    """
+    topic = messages.topics[int(messages.topic[rows[0]])]
+    table = _table(schema.name, topic)
+    if table is None:
+        raise Unsupported(
+            f"{messages.place(int(rows[0]))}: {_unclear(topic, schema.name)}, so that it is not "
+            "known which table a message without a value is of; let the connector write schemas"
+        )
+    none = NoImage(len(rows))
+    return EventGroup(
+        table,
+        rows,
+        np.full(len(rows), DELETE, np.uint8),
+        schema.columns,
+        [name for name, _ in schema.columns],
+        none,
+        none,
+        keys,
+        schema.name,
+        are_tombstones=True,
+    )
+
+
+def check_keys_tell_tables(
+    messages: Messages, group: EventGroup, compacted: Mapping[str, bool]
+) -> None:
+    """Check that a message without a value would tell the table of those with one.
+
+    Raises:
+        Unsupported: It would not, and the topic is compacted.
+    """
+    if group.key is None:
+        return
+    for number in np.unique(messages.topic[group.rows]).tolist():
+        topic = messages.topics[number]
+        if compacted.get(topic, True) and _table(group.key_schema, topic) != group.table:
+            raise Unsupported(
+                f"topic '{topic}' is compacted, and {_unclear(topic, group.key_schema)} for rows "
+                f"of {group.table}: a message that is left of a delete would not tell the table; "
+                "let the connector write keys with their schemas, use a topic for each table, or "
+                "do not compact it (cleanup.policy)"
+            )
+
+
+def _table(schema: str, topic: str) -> TableName | None:
+    """The table that a key's schema names, or the topic without one."""
+    parts = (schema.removesuffix(_KEY) if schema else topic).split(".")
+    if len(parts) < _MIN_PARTS or (schema and not schema.endswith(_KEY)):
+        return None
+    return TableName(parts[-2], parts[-1])
+
+
+def _unclear(topic: str, schema: str) -> str:
+    return f"its keys have the schema '{schema}'" if schema else f"its name is '{topic}'"
