@@ -158,7 +158,7 @@ class KafkaSource:
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
-    ) -> KafkaLogReader:
+    ) -> LogReader:
         """Read the topics from a position on."""
         assert isinstance(after, TopicPosition)
         return KafkaLogReader(
