@@ -12,7 +12,7 @@ from headwater.cdc.service.running import RunningPipeline, check, start
 from headwater.cdc.service.status import PipelineStatus, find_pipelines, the_pipeline
 from headwater.client.cdc import FollowOptions
 from headwater.client.lake import Lake
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["LakeCdc"]
@@ -48,12 +48,8 @@ class LakeCdc:
 
     def kafka(self, *, once: bool = False, **options: Unpack[FollowOptions]) -> RunningPipeline:
         """Follow tables in topics of Kafka, in a thread; see `ChangeDataCapture.kafka`."""
-        given = PipelineOptions.parse({**options, "once": once}, kind="kafka")
-        if self._executor is not None:
-            raise Unsupported(
-                "Kafka is not followed with Spark; use the lake of headwater.client.connect"
-            )
-        return start(self._lake, given)
+        given = _parsed({**options, "once": once}, "kafka")
+        return start(self._lake, given, self._executor)
 
     def check(self, **options: Unpack[FollowOptions]) -> list[Finding]:
         """What keeps a pipeline from being started; see `ChangeDataCapture.check`."""

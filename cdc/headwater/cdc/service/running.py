@@ -15,9 +15,9 @@ from headwater.cdc.pipeline.start_check import start_findings, start_problems
 from headwater.cdc.pipeline.state import PipelineState
 from headwater.cdc.service.executors import executor_findings
 from headwater.cdc.service.options import PipelineOptions
-from headwater.cdc.service.sources import open_source
+from headwater.cdc.service.sources import SourceKind, open_source, source_kind
 from headwater.client.lake import Lake
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.jobs.executor import ParallelExecutor
 
 __all__ = ["RunningPipeline", "check", "start"]
@@ -129,8 +129,14 @@ def start(
             created.
         Forbidden: The source rejects the user or the password.
         Unavailable: A new pipeline cannot reach its source; one that ran before waits for it.
+        Unsupported: The source is Kafka, and tasks are to be run elsewhere.
     """
     address, settings = options.address(), options.settings()
+    if executor is not None and source_kind(settings.source) is SourceKind.KAFKA:
+        raise Unsupported(
+            "the source is Kafka, which is not followed with Spark; leave --spark out, or use the "
+            "lake of headwater.client.connect"
+        )
     state = PipelineState.existing(lake, settings.target, settings.name)
     is_new = state is None or state.plan() is None
     findings: list[Finding] = []
