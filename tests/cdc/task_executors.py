@@ -35,11 +35,11 @@ class PickledTasks:
         self.done += len(tasks)
         sent = [pickle.dumps((work, task)) for task in tasks]
         with ThreadPoolExecutor(self.at_once) as threads:
-            running = [threads.submit(_run, one) for one in sent]
-            errors = [error for one in running if (error := one.exception()) is not None]
-            for one in reversed(running):
-                if one.exception() is None:
-                    yield pickle.loads(one.result())
+            running = [threads.submit(_run, pickled) for pickled in sent]
+            errors = [error for future in running if (error := future.exception()) is not None]
+            for future in reversed(running):
+                if future.exception() is None:
+                    yield pickle.loads(future.result())
         if errors:
             raise errors[0]
 

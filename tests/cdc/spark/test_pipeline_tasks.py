@@ -79,8 +79,8 @@ def shown_by_spark(spark: SparkSession) -> str:
     executions = state.executionsList()
     texts = [
         text
-        for at in range(executions.size())
-        for execution in [executions.apply(at)]
+        for number in range(executions.size())
+        for execution in [executions.apply(number)]
         for text in (
             execution.description(),
             execution.details(),

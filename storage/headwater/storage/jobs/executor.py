@@ -79,5 +79,5 @@ class LocalExecutor:
 
 def _cancel(running: Sequence[Future[Result]]) -> None:
     """Let nothing begin that has not begun."""
-    for each in running:
-        each.cancel()
+    for future in running:
+        future.cancel()

@@ -52,8 +52,8 @@ def new_writer(
         states: The buckets that rows are added to; None when all that there is is replaced, or
             nothing is looked up in it.
         first: Added to the sequence numbers, so that writers that share a bucket share none.
-        is_alone: False if other writers of the same commit have rows, too.
-        is_stream: True if the write is one of a stream's many.
+        is_alone: Whether no other writer of the same commit has rows.
+        is_stream: Whether the write is one of a stream's many.
         overwritten: The partitions that are replaced where keys are looked up in the others.
         assigner: Finds the rows' buckets; None is the one that the table's options ask for.
 

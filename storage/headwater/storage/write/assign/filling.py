@@ -21,13 +21,13 @@ from headwater.storage.table_storage import TableStorage
 __all__ = ["classes_of", "fill_buckets", "share_buckets"]
 
 # Java's short, which Paimon keeps buckets in.
-_MOST_BUCKETS = 32767
+_MAX_BUCKETS = 32767
 
 
 def classes_of(options: AssignmentOptions) -> int:
     """The number of classes that keys fall into by their hashes."""
     most = options.dynamic_most_buckets
-    return min(options.dynamic_classes, most or _MOST_BUCKETS)
+    return min(options.dynamic_classes, most or _MAX_BUCKETS)
 
 
 def fill_buckets(
@@ -120,7 +120,7 @@ def _room(
     for bucket, count in sorted(counts.items()):
         if bucket % classes == number and count < target:
             yield bucket, target - count
-    for bucket in range(number, options.dynamic_most_buckets or _MOST_BUCKETS, classes):
+    for bucket in range(number, options.dynamic_most_buckets or _MAX_BUCKETS, classes):
         if bucket not in counts:
             yield bucket, target
 
@@ -136,7 +136,7 @@ def _overfull(
     """Full buckets of a class, evenly: there may be no more."""
     if options.dynamic_most_buckets is None:
         raise Invalid(
-            f"table {storage.name}: a partition can have {_MOST_BUCKETS} buckets at most; "
+            f"table {storage.name}: a partition can have {_MAX_BUCKETS} buckets at most; "
             "raise 'dynamic-bucket.target-row-num'"
         )
     own = [bucket for bucket in sorted(counts) if bucket % classes == number]
