@@ -73,8 +73,9 @@ def test_an_existing_table_that_drops_rows_is_rejected(
     lake: Lake, options: dict[str, str], difference: str
 ) -> None:
     lake.create_table("copy.orders", target_schema(ORDERS, options))
-    with pytest.raises(Invalid, match=difference):
-        check_existing(lake, "copy.orders", ORDERS)
+    for is_merged in (False, True):
+        with pytest.raises(Invalid, match=difference):
+            check_existing(lake, "copy.orders", ORDERS, is_merged=is_merged)
     other = {"bucket": "-1", "partition": "note", "changelog-producer": "lookup"}
     lake.create_table("copy.others", target_schema(ORDERS, other))
     check_existing(lake, "copy.others", ORDERS)

@@ -84,10 +84,8 @@ class Targets:
         if not self.exists(target):
             check_new(target, expanded, self._settings.table_options, layout.partition_keys)
             return
-        if layout.is_merged:
-            uniting_changes(self.open(target).schema, expanded)
-        else:
-            check_existing(self._lake, target, expanded, layout.partition_keys)
+        partition_keys, is_merged = layout.partition_keys, layout.is_merged
+        check_existing(self._lake, target, expanded, partition_keys, is_merged=is_merged)
         other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)
         if other != self._settings.name:
             raise Invalid(

@@ -9,6 +9,7 @@ from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.sql.queries.names import check_table_name
 from headwater.cdc.model.tables import SourceTable
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, check_kind_column, kind_field
+from headwater.cdc.sink.united_schemas import uniting_changes
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid
 from headwater.storage.options.choices import MergeEngine
@@ -101,7 +102,8 @@ def check_new(
     check_table_name(Identifier.parse(target))
     schema = target_schema(source, options, partition_keys)
     refuse_unwritable(target, schema, "use that engine")
-    differences = _differences(new_table_schema(schema, 0), source)
+    created = new_table_schema(schema, 0)
+    differences = [*_differences(created, source), *_rule_differences(created, source)]
     if differences:
         raise Invalid(
             f"table {target} of the lake would differ from {source.name} of the source: "
@@ -110,7 +112,12 @@ def check_new(
 
 
 def check_existing(
-    lake: Lake, target: str, source: SourceTable, partition_keys: Sequence[str] = ()
+    lake: Lake,
+    target: str,
+    source: SourceTable,
+    partition_keys: Sequence[str] = (),
+    *,
+    is_merged: bool = False,
 ) -> None:
     """Check that an existing table of the lake can follow a source's table.
 
@@ -119,13 +126,18 @@ def check_existing(
         target: The lake's table.
         source: The table of the source, with columns that are the lake's alone.
         partition_keys: The partition columns that it must have; none for any.
+        is_merged: Whether it may have columns of other tables, and get those of this one.
 
     Raises:
         Invalid: Its columns or its key differ; all differences are named.
         NotFound: There is no such table.
+        Unsupported: It is merged, and the table's columns do not go together with its own.
     """
     schema = lake.table(target).schema
-    differences = [*_differences(schema, source)]
+    if is_merged:
+        uniting_changes(schema, source)
+    differences = [] if is_merged else [*_differences(schema, source)]
+    differences += _rule_differences(schema, source)
     if partition_keys and tuple(schema.partition_keys) != tuple(partition_keys):
         differences.append(
             f"its partition columns are ({', '.join(schema.partition_keys)}), and "
@@ -161,13 +173,18 @@ def _differences(schema: TableSchema, source: SourceTable) -> Sequence[str]:
         differences.append(
             f"its primary key is ({', '.join(schema.primary_keys)}), and ({key}) is needed"
         )
+    return differences
+
+
+def _rule_differences(schema: TableSchema, source: SourceTable) -> Iterator[str]:
+    """Partitions and options with which a table would not have the source's rows."""
     outside = [name for name in schema.partition_keys if name not in source.primary_key]
     if source.primary_key and outside and not schema.crosses_partitions:
-        differences.append(
+        yield (
             f"its partition column '{outside[0]}' is not in the primary key, so that a row that "
             "moves would be in two partitions unless bucket is -1"
         )
-    return [*differences, *_unlike(schema.table_options)]
+    yield from _unlike(schema.table_options)
 
 
 def _unlike(options: TableOptions) -> Iterator[str]:
