@@ -65,7 +65,7 @@ class Targets:
         return self._tables[target]
 
     def forget(self, target: str) -> None:
-        """Look at a table anew when it is opened next: somebody else may have changed it."""
+        """Read a table again when it is opened next: somebody else may have changed it."""
         self._tables.pop(target, None)
 
     def exists(self, target: str) -> bool:
