@@ -125,7 +125,7 @@ CDC_KILLS ?= 200
 CDC_SEED ?= 1
 
 .PHONY: test-cdc-chaos
-test-cdc-chaos: $(READY) ## Kill the parts around a pipeline CDC_KILLS times on MariaDB and on MySQL, and compare the lake with the source
+test-cdc-chaos: java $(READY) ## Kill the parts around a pipeline CDC_KILLS times, with executors of Spark a fifth as often, and compare the lake with the source
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@CDC_KILLS=$(CDC_KILLS) CDC_SEED=$(CDC_SEED) $(PYTEST) -m cdc_chaos --must-run=cdc_chaos $(ARGS)
 
