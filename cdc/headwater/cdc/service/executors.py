@@ -43,18 +43,13 @@ def executor_findings(
         address: The source, if the tasks are to reach it now.
 
     Raises:
-        Unavailable: The executor has no tasks run.
+        Unavailable: The task was lost.
     """
     try:
         problems = list(executor.run(_problem, [_Probe(address, settings)]))
     except Unsupported as error:
-        return [
-            Finding(
-                _SUBJECT,
-                error.message,
-                "install 'headwater[cdc]' for the Python of all executors",
-            )
-        ]
+        problem = error.message.partition("; ")[0]
+        return [Finding(_SUBJECT, problem, "install 'headwater[cdc]' for the Python of each")]
     return [
         Finding(_SUBJECT, problem, "let the executors reach the source as this process does")
         for problem in problems
