@@ -330,9 +330,9 @@ def test_an_append_table_takes_no_row_back(new_table: NewTable) -> None:
     ("kinds", "message"),
     [
         (pa.array(["+I"]), "2 rows have 1 row kinds"),
-        (pa.array(["+I", "x"]), "'x' are none of"),
-        (pa.array(["+I", None]), "None are none of"),
-        (pa.array([0, 4]), "4 are none of"),
+        (pa.array(["+I", "x"]), "'x' are unknown; use"),
+        (pa.array(["+I", None]), "None are unknown; use"),
+        (pa.array([0, 4]), "4 are unknown; use"),
         (pa.array([0.0, 1.0]), "names or numbers"),
     ],
 )

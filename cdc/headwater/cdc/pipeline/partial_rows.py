@@ -40,7 +40,7 @@ def completed(
     for name, flags in has.items():
         if flags.all():
             continue
-        places = _found(earlier, flags)
+        places = _value_rows(earlier, flags)
         index = rows.column_names.index(name)
         has[name] = places >= 0
         values = rows.column(index).take(pa.array(places, mask=~has[name]))
@@ -66,10 +66,10 @@ def _earlier(kinds: npt.NDArray[np.int8], keys: _Places) -> _Places:
     return earlier
 
 
-def _found(earlier: _Places, has: _Flags) -> _Places:
+def _value_rows(earlier: _Places, has: _Flags) -> _Places:
     """The row whose value each row has: itself, or the next earlier one that has it; or -1."""
     count = len(has)
-    # The last one is for none.
+    # The last one stands for no row.
     places = np.append(
         np.where(has, np.arange(count), np.where(earlier < 0, count, earlier)), count
     )
@@ -78,9 +78,9 @@ def _found(earlier: _Places, has: _Flags) -> _Places:
         if (further == places).all():
             break
         places = further
-    found: _Places = places[:-1]
-    is_found = np.append(has, False)[found]
-    return np.where(is_found, found, -1)
+    value_rows: _Places = places[:-1]
+    has_value = np.append(has, False)[value_rows]
+    return np.where(has_value, value_rows, -1)
 
 
 def _numbered(keys: Sequence[pa.Array]) -> _Places:

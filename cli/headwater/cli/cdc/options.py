@@ -275,7 +275,6 @@ KafkaConf = Annotated[
     list[str] | None,
     typer.Option(
         "--kafka-conf",
-        "--kafka_conf",
         metavar="KEY=VALUE",
         rich_help_panel=_TABLES,
         help="What to read of Kafka, by Paimon's names, such as topic=shop; may be repeated.",

@@ -104,7 +104,7 @@ def _numbers(row_kinds: pa.Array | pa.ChunkedArray, name: str) -> npt.NDArray[np
     wrong = row_kinds.filter(pc.invert(pc.fill_null(valid, False)))
     if len(wrong):
         raise Invalid(
-            f"table {name}: {len(wrong)} row kinds such as {wrong[0].as_py()!r} are none of "
+            f"table {name}: {len(wrong)} row kinds such as {wrong[0].as_py()!r} are unknown; use "
             f"{', '.join(KIND_NAMES.values())}"
         )
     result: npt.NDArray[np.int8] = numbers.cast(pa.int8()).to_numpy()
