@@ -126,6 +126,7 @@ def test_batches_end_where_a_server_can_begin(recording: Recording) -> None:
         batches = [reader.read_batch(BatchLimits(60, bytes=1)) for _ in range(4)]
     first, second, third, _ = batches
     assert [first.end, second.end] == recording.ends[:2]
+    assert isinstance(third.end, FilePosition)
     assert third.end.file == recording.second
     assert third.end.created == recording.created
     assert third.end.is_start
@@ -141,6 +142,7 @@ def test_a_batch_is_read_again_up_to_a_position_beyond(recording: Recording) -> 
             batch = reader.read_until(end)
         # Each session of the test creates its database before.
         assert (batch.end, batch.transactions) == (end, count + 1)
+        assert isinstance(batch.end, FilePosition)
         assert batch.end.offset == end.offset
 
 
