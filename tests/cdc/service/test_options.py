@@ -37,7 +37,10 @@ def resolve(values: dict[str, Any]) -> None:
             {"source": "nonsense"},
             "the source is not a URL; write mysql://user@host:port, mariadb://",
         ),
-        ({"source": "oracle://u@h"}, "'oracle', which is not MySQL, MariaDB or PostgreSQL; write"),
+        (
+            {"source": "oracle://u@h"},
+            "'oracle', which is not MySQL, MariaDB, PostgreSQL or Kafka; write",
+        ),
         ({"include": []}, "no table is included"),
         ({"include": ["shop"]}, "'shop' is not a pattern of tables"),
         ({"exclude": "a.b.c"}, "'a.b.c' is not a pattern of tables"),
