@@ -169,8 +169,8 @@ def test_memory_is_bounded_by_flushing_and_order_survives(new_table: NewTable) -
     newest: dict[int, tuple[int, str]] = {}
     for file in message.new_files:
         for row in content(table, message, file).to_pylist():
-            found = newest.get(row["id"], (-1, ""))
-            newest[row["id"]] = max(found, (row["_SEQUENCE_NUMBER"], row["name"]))
+            version = newest.get(row["id"], (-1, ""))
+            newest[row["id"]] = max(version, (row["_SEQUENCE_NUMBER"], row["name"]))
     assert {k: name for k, (_, name) in newest.items()} == {
         i: "old" if i % 2 else "new" for i in range(1000)
     }
@@ -224,9 +224,9 @@ def test_a_full_buffer_writes_the_fullest_of_many_buckets(new_table: NewTable) -
     ]
     messages = write(table, *batches, buffer_bytes=20_000)
     total = pa.concat_tables(batches)
-    found = [content(table, message, file) for message in messages for file in message.new_files]
+    files = [content(table, message, file) for message in messages for file in message.new_files]
     assert len(messages) == 60
-    assert sorted(pa.concat_tables(found).column("v").to_pylist()) == sorted(
+    assert sorted(pa.concat_tables(files).column("v").to_pylist()) == sorted(
         total.column("v").to_pylist()
     )
     # Small partitions waited for more rows instead of getting a file at each flush.
