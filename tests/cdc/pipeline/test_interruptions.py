@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, ClassVar
 
 import pytest
@@ -13,10 +13,11 @@ from tests.cdc.source_logs import with_files
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
-from headwater.storage.errors import HeadwaterError, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
 
 
 class EndedError(BaseException):
@@ -342,6 +343,29 @@ def test_a_log_that_is_lost_while_ranges_are_read(origin: Origin, follower: Foll
             locker.rows("UNLOCK TABLES")
             running.wait(200)
     follower.check("t")
+
+
+def test_a_statement_that_waits_for_a_division(origin: Origin) -> None:
+    """A range's reader must not wait behind it for the division, which waits for the reader."""
+    origin.run(TABLE, ROWS)
+    with (
+        MySQLServer(origin.address) as other,
+        closing(MySQLSource(origin.address)) as source,
+    ):
+        text = f"ALTER TABLE `{origin.database}`.t ADD d INT"
+        statement = threading.Thread(target=other.rows, args=(text,))
+        (table,) = source.tables([origin.table("t")]).followed
+        with source.consistent_read(source.position()) as division:
+            next(iter(division.key_ranges(table, 1)))
+            statement.start()
+            while not _processes(origin, "state LIKE '%metadata lock%'"):
+                assert statement.is_alive()
+            with (
+                source.consistent_read(source.position()) as read,
+                pytest.raises(Conflict, match="locked by another session"),
+            ):
+                read.check(table)
+        statement.join()
 
 
 def _processes(origin: Origin, condition: str) -> list[object]:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.cdc.source_logs import SourceServer
 
-from headwater.cdc.mysql.server import Address
+from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -27,8 +27,10 @@ PASSWORD = "sekret-of-the-source"
 def address(mariadb: SourceServer) -> Address:
     """The source, with a user who has a password."""
     user = f"u{mariadb.database[-12:]}"
-    mariadb.run(f"CREATE USER {user} IDENTIFIED BY '{PASSWORD}'", f"GRANT ALL ON *.* TO {user}")
     server = mariadb.address
+    with MySQLServer(Address(server.host, server.port, "root", "")) as administrator:
+        administrator.rows(f"CREATE USER {user} IDENTIFIED BY '{PASSWORD}'")
+        administrator.rows(f"GRANT ALL ON *.* TO {user}")
     return Address.from_url(f"mysql://{user}@{server.host}:{server.port}", PASSWORD)
 
 

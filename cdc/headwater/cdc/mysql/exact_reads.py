@@ -23,8 +23,6 @@ __all__ = ["exact_read"]
 
 # The position is in the log, or about to be.
 _REACH_SECONDS = 5.0
-# All tables of the pipeline wait for a statement that changes this one.
-_LOCK_SECONDS = 1
 # Between two changes of a busy table there may be a millisecond.
 _ATTEMPTS = 10
 
@@ -47,7 +45,6 @@ def exact_read(
         Unavailable: The source cannot be reached.
     """
     with MySQLServer(address) as server:
-        server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
         for _ in range(_ATTEMPTS):
             read = _read_between_changes(reads, server, reader, batch, table.name)
             if read is not None:

@@ -34,6 +34,9 @@ ORDER BY table_schema, table_name, seq_in_index
 """
 # The engine whose tables a transaction sees as they were when it began.
 _ENGINE = "InnoDB"
+# A reader that waits behind a statement, which waits for a transaction of the same pipeline, would
+# wait for ever; and all tables of the pipeline wait with it.
+_LOCK_SECONDS = 2
 # Whose names are sent to the server, rather than all tables read.
 _FEW_TABLES = 100
 _KINDS = {
@@ -107,7 +110,7 @@ def check_definition(server: MySQLServer, table: SourceTable) -> None:
     """Keep a table's columns as they are while it is read, and check that they are the known ones.
 
     Raises:
-        Conflict: They are others.
+        Conflict: They are others, or the table is locked.
     """
     name = table.name
     keep_definition(server, name)
@@ -122,8 +125,10 @@ def keep_definition(server: MySQLServer, name: TableName) -> None:
     """Let statements about a table wait for the end of the transaction.
 
     Raises:
-        Conflict: The table is not there, or was changed after the transaction began to see.
+        Conflict: The table is not there, was changed after the transaction began to see, or is
+            locked.
     """
+    server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
     server.rows(f"SELECT 1 FROM {quoted(name.database)}.{quoted(name.table)} LIMIT 0")
 
 
