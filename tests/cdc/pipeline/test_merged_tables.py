@@ -237,7 +237,7 @@ def test_all_of_them_change_while_rows_are_read(
 
     def statements(values: random.Random) -> list[str]:
         name, key = values.choice(names), values.randrange(1500)
-        truncates = values.random() < 0.02
+        truncates = values.random() < 0.001
         return [
             f"UPDATE {name} SET v = v + 1 WHERE id BETWEEN {key} AND {key + 9}",
             f"REPLACE INTO {name} VALUES ({values.randrange(1500)}, 0)",
