@@ -36,14 +36,14 @@ def test_a_planned_batch_is_read_again_exactly(
         for number in range(100):
             table.update((number,), amount=1)
     # One table commits the batch, and the others do not.
-    written = Table.write
+    write_steps = Table.write_steps
 
     def write(self: Table, *arguments: object, **options: object) -> object:
         if options.get("commit_user") == "cdc-p" and not self.name.endswith((".orders", "state")):
             raise Unavailable("the lake is not there")
-        return written(self, *arguments, **options)  # type: ignore[arg-type]
+        return write_steps(self, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Table, "write", write)
+    monkeypatch.setattr(Table, "write_steps", write)
     follower.options["lock_seconds"] = 30
     with pytest.raises(Unavailable):
         follower.once()
