@@ -15,7 +15,7 @@ from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.column_types import TypeMapping
 from headwater.cdc.mysql.file_log import FileLog
 from headwater.cdc.mysql.file_positions import FilePosition
-from headwater.cdc.mysql.information_schema import check_definition, read_tables
+from headwater.cdc.mysql.information_schema import check_definition, limit_lock_waits, read_tables
 from headwater.cdc.mysql.key_ranges import key_ranges, read_range
 from headwater.cdc.mysql.key_rows import read_keys
 from headwater.cdc.mysql.positions import parse_position
@@ -58,6 +58,7 @@ class MySQLRead:
 
     def check(self, table: SourceTable) -> None:
         """Check that a table has the known columns, and keep them while it is read."""
+        limit_lock_waits(self.server)
         check_definition(self.server, table)
         # The definition is the present one, also where the transaction sees earlier rows.
         self._checked = self._reads.position_on(self.server)

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.consistent_reads import MySQLRead, MySQLReads
-from headwater.cdc.mysql.information_schema import check_definition, keep_definition
+from headwater.cdc.mysql.information_schema import (
+    check_definition,
+    keep_definition,
+    limit_lock_waits,
+)
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.source.log_batches import LogBatch, LogReader
 from headwater.cdc.source.positions import Position
@@ -45,6 +49,7 @@ def exact_read(
         Unavailable: The source cannot be reached.
     """
     with MySQLServer(address) as server:
+        limit_lock_waits(server)
         for _ in range(_ATTEMPTS):
             read = _read_between_changes(reads, server, reader, batch, table.name)
             if read is not None:

@@ -14,7 +14,7 @@ from headwater.cdc.source.foreign_keys import keys_that_reach
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
 
-__all__ = ["check_definition", "keep_definition", "read_tables"]
+__all__ = ["check_definition", "keep_definition", "limit_lock_waits", "read_tables"]
 
 _SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _TABLES = """
@@ -36,7 +36,7 @@ ORDER BY table_schema, table_name, seq_in_index
 _ENGINE = "InnoDB"
 # A reader that waits behind a statement, which waits for a transaction of the same pipeline, would
 # wait for ever; and all tables of the pipeline wait with it.
-_LOCK_SECONDS = 2
+_LOCK_SECONDS = 1
 # Whose names are sent to the server, rather than all tables read.
 _FEW_TABLES = 100
 _KINDS = {
@@ -106,6 +106,11 @@ def read_tables(
     return Tables(followed, findings)
 
 
+def limit_lock_waits(server: MySQLServer) -> None:
+    """Let a session give up soon where another one has a table locked; it then raises Conflict."""
+    server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+
+
 def check_definition(server: MySQLServer, table: SourceTable) -> None:
     """Keep a table's columns as they are while it is read, and check that they are the known ones.
 
@@ -128,7 +133,6 @@ def keep_definition(server: MySQLServer, name: TableName) -> None:
         Conflict: The table is not there, was changed after the transaction began to see, or is
             locked.
     """
-    server.rows(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
     server.rows(f"SELECT 1 FROM {quoted(name.database)}.{quoted(name.table)} LIMIT 0")
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.mysql.events import Event, EventType, read_packed_integer
+from headwater.cdc.source.log_batches import slab_parts
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 from headwater.storage.rows.kinds import RowKind
 
@@ -161,16 +162,7 @@ class PackedRows:
 
     def parts(self, size: int) -> Iterator[PackedRows]:
         """The rows in parts of at least some bytes, which are whole slabs."""
-        slabs: list[RowsSlab] = []
-        part_size = 0
-        for slab in self.slabs():
-            slabs.append(slab)
-            part_size += int(slab.ends[-1])
-            if part_size >= size:
-                yield _packed(slabs)
-                slabs, part_size = [], 0
-        if slabs:
-            yield _packed(slabs)
+        return map(_packed, slab_parts(self.slabs(), size))
 
     def slabs(self) -> Iterator[RowsSlab]:
         """The rows, in parts that are decoded together."""

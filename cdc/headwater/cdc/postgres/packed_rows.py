@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from headwater.cdc.columns.gather import MAX_LOG_BYTES, PADDING
 from headwater.cdc.postgres.messages import RowRun
+from headwater.cdc.source.log_batches import slab_parts
 
 __all__ = ["SLAB_BYTES", "PackedRows", "RowsSlab"]
 
@@ -63,16 +64,7 @@ class PackedRows:
 
     def parts(self, size: int) -> Iterator[PackedRows]:
         """The rows in parts of at least some bytes, which are whole slabs."""
-        slabs: list[RowsSlab] = []
-        part_size = 0
-        for slab in self.slabs():
-            slabs.append(slab)
-            part_size += int(slab.ends[-1])
-            if part_size >= size:
-                yield _packed(slabs)
-                slabs, part_size = [], 0
-        if slabs:
-            yield _packed(slabs)
+        return map(_packed, slab_parts(self.slabs(), size))
 
     def add(self, run: RowRun) -> None:
         """Add the rows of messages."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
@@ -13,7 +15,7 @@ from headwater.cdc.ddl import Change, Syntax
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.source.positions import Position
 
-__all__ = ["BatchLimits", "LogBatch", "LogReader", "LoggedRows", "TableRows", "XaEnd"]
+__all__ = ["BatchLimits", "LogBatch", "LogReader", "LoggedRows", "TableRows", "XaEnd", "slab_parts"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,31 @@ class TableRows(Protocol):
         Raises:
             CorruptData, Invalid, Unsupported: A value cannot be in the lake.
         """
+
+
+class _Slab(Protocol):
+    """Rows of a log whose bytes are kept together."""
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Where the rows of each event end, bytes."""
+
+
+_AnySlab = TypeVar("_AnySlab", bound=_Slab)
+
+
+def slab_parts(slabs: Iterable[_AnySlab], size: int) -> Iterator[list[_AnySlab]]:
+    """Divide rows into parts of at least some bytes, which are whole slabs."""
+    part: list[_AnySlab] = []
+    part_size = 0
+    for slab in slabs:
+        part.append(slab)
+        part_size += int(slab.ends[-1])
+        if part_size >= size:
+            yield part
+            part, part_size = [], 0
+    if part:
+        yield part
 
 
 @dataclass(frozen=True)
