@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from threading import Event, Thread
-from time import monotonic
 
 import pytest
 from tests.cdc.source_logs import SourceServer
+from tests.cdc.waiting import until
 
 from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.server import MySQLServer
@@ -58,14 +58,6 @@ def running(action: Callable[[], object]) -> Thread:
     thread = Thread(target=action, daemon=True)
     thread.start()
     return thread
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for the server, or another thread."""
-    deadline, wake = monotonic() + 60, Event()
-    while not condition():
-        assert monotonic() < deadline
-        wake.wait(0.02)
 
 
 def read_transaction(source: MySQLSource, after: Position) -> LogBatch:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.test_interruptions import ends
-from tests.cdc.pipeline.test_other_sources import purge, until
+from tests.cdc.pipeline.test_other_sources import purge
 from tests.cdc.source_logs import only_mariadb, with_files
+from tests.cdc.waiting import until
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.pipeline.settings import TablesWithoutKey

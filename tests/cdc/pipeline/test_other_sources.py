@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Event
-from time import monotonic
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import MARIADB, MYSQL, MYSQL_FILES, SourceServer, with_files
+from tests.cdc.waiting import until
 from tests.conftest import DatabaseServer, _wait_for, mariadb_server, mysql_server
 
 from headwater.cdc.model.tables import TableName
@@ -171,14 +170,6 @@ def request_all_again(follower: Follower) -> None:
         if name in follower.states():
             state.request(f"resnapshot:{TableName('shop', name).escaped}", "")
     state.request("restart", "")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread."""
-    deadline, wake = monotonic() + 60, Event()
-    while not condition():
-        assert monotonic() < deadline
-        wake.wait(0.05)
 
 
 @pytest.mark.parametrize("servers", [MARIADB, MYSQL], indirect=True)

@@ -103,6 +103,7 @@ class Follower:
         settings = PipelineSettings("shop", database.url, "lake", ("public.*",), batch_seconds=0.3)
         self.settings = with_small_tasks(settings)
         self.executor = chosen_executor()
+        self.publication: str | None = None
 
     def change(self, **settings: object) -> None:
         """Change the settings of the next run."""
@@ -110,7 +111,9 @@ class Follower:
 
     def pipeline(self) -> Pipeline:
         """A pipeline that was not run yet."""
-        connect_to = partial(PostgresSource, self.address, self.settings.name)
+        connect_to = partial(
+            PostgresSource, self.address, self.settings.name, publication=self.publication
+        )
         return Pipeline(self.lake, connect_to, self.settings, self.executor)
 
     def once(self) -> set[str]:

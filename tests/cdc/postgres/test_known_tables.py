@@ -33,6 +33,7 @@ TABLES = (
     "CREATE TABLE p21 PARTITION OF p2 FOR VALUES FROM (0) TO (10)",
     "CREATE TABLE loose (id int NOT NULL, v int NOT NULL, PRIMARY KEY (id, v))",
     "CREATE TABLE others (id int PRIMARY KEY)",
+    "CREATE PUBLICATION sent FOR TABLE others, TABLES IN SCHEMA shop",
 )
 # Statements, and the tables that may be read again.
 CHANGES: list[tuple[str | tuple[str, ...], set[str]]] = [
@@ -84,6 +85,13 @@ CHANGES: list[tuple[str | tuple[str, ...], set[str]]] = [
     ("ALTER TABLE p21 REPLICA IDENTITY NOTHING", {"p"}),
     ("ALTER TABLE p1 SET UNLOGGED", {"p"}),
     ("ALTER TABLE p1 RENAME TO p0", {"p"}),
+    ("ALTER PUBLICATION sent DROP TABLE others", {"others"}),
+    (("ALTER PUBLICATION sent DROP TABLE others", "ALTER PUBLICATION sent ADD TABLE others"),
+     {"others"}),
+    ("ALTER PUBLICATION sent DROP TABLES IN SCHEMA shop", {"c"}),
+    ("ALTER PUBLICATION sent ADD TABLE b", {"b"}),
+    (("ALTER PUBLICATION sent SET (publish = 'insert')",
+      "ALTER PUBLICATION sent SET (publish = 'insert, update, delete, truncate')"), {"*"}),
     # What does not define a table.
     ("CREATE TABLE other.unread (id int)", {"unread"}),
     ("CREATE TEMPORARY TABLE t (id int PRIMARY KEY, row_of_b b)", set()),
@@ -111,13 +119,14 @@ def server(database: PostgresDatabase) -> Iterator[PostgresServer]:
         "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> "
         "'information_schema'"
     )
+    database.run("DROP PUBLICATION sent")
     database.run("DISCARD TEMP", *(f'DROP SCHEMA "{name}" CASCADE' for (name,) in schemas))
     database.run("CREATE SCHEMA public")
 
 
 def _check(server: PostgresServer, known: KnownTables) -> list[SourceTable]:
     """Compare what is known with what the catalogs have, and return the tables."""
-    tables, actual = known.read(), read_tables(server)
+    tables, actual = known.read(), read_tables(server, publication="sent")
     assert sorted(map(repr, tables.followed)) == sorted(map(repr, actual.followed))
     assert sorted(map(repr, tables.findings)) == sorted(map(repr, actual.findings))
     assert sorted(map(repr, tables.notes)) == sorted(map(repr, actual.notes))
@@ -131,7 +140,7 @@ def test_what_is_known_follows_every_statement(
     statements: str | tuple[str, ...],
     read: set[str],
 ) -> None:
-    known = KnownTables(server)
+    known = KnownTables(server, "sent")
     before = _check(server, known)
     database.run(*((statements,) if isinstance(statements, str) else statements))
     after = _check(server, known)
@@ -144,7 +153,7 @@ def test_what_is_known_follows_every_statement(
 def test_a_statement_that_is_not_committed(
     database: PostgresDatabase, server: PostgresServer, statement: str
 ) -> None:
-    known = KnownTables(server)
+    known = KnownTables(server, "sent")
     before = _check(server, known)
     with database.connect() as session:
         session.execute(statement.encode())
@@ -161,7 +170,7 @@ def _is_kept(known: KnownTables, tables: list[SourceTable]) -> bool:
 def test_partitions_when_statistics_are_reset(
     database: PostgresDatabase, server: PostgresServer
 ) -> None:
-    known = KnownTables(server)
+    known = KnownTables(server, "sent")
     before = _check(server, known)
     database.rows("SELECT pg_stat_reset_shared('wal')")
     storages = [
@@ -191,7 +200,7 @@ def grant(
 
 
 def test_what_a_user_may_read(grant: Callable[[str], PostgresServer]) -> None:
-    known = KnownTables(grant("SELECT 1"))
+    known = KnownTables(grant("SELECT 1"), "sent")
     for statement, count in (
         ("SELECT 1", 0),
         ("GRANT SELECT ON a, b TO {user}", 2),

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import yaml
 from tests.cdc.postgres.conftest import PostgresDatabase
-from tests.cdc.service.conftest import headwater, until
+from tests.cdc.service.conftest import headwater
+from tests.cdc.waiting import until
 from tests.conftest import postgresql_server
 
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+from tests.cdc.waiting import until
 
 from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.service.verify import verify
@@ -68,6 +71,73 @@ def test_partitions_that_come_with_rows_and_go(
     follower.once()
     follower.check("logs")
     assert follower.rows("logs") == []
+
+
+@pytest.mark.parametrize(
+    ("out", "back"),
+    [
+        ("DROP TABLE t", "ADD TABLE t"),
+        ("SET TABLE other", "SET TABLE t, other"),
+        ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
+        ("DROP TABLE t", "ADD TABLES IN SCHEMA public"),
+    ],
+)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_publication_without_a_table_for_a_while(
+    postgres: PostgresDatabase, follower: Follower, *, is_own: bool, out: str, back: str
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "INSERT INTO t SELECT n, 'before' FROM generate_series(1, 20) n",
+        "CREATE PUBLICATION chosen FOR TABLE t, other",
+    )
+    follower.publication = None if is_own else "chosen"
+    name = "headwater_shop" if is_own else "chosen"
+    follower.once()
+    # The pipeline itself has put tables into its publication.
+    assert follower.once() == set()
+    postgres.run(
+        f"ALTER PUBLICATION {name} {out}",
+        "UPDATE t SET v = 'unseen' WHERE id < 5",
+        "DELETE FROM t WHERE id = 20",
+        f"ALTER PUBLICATION {name} {back}",
+        "INSERT INTO t VALUES (21, 'after')",
+    )
+    assert "t" in follower.once()
+    follower.check("t", "other")
+    assert len(follower.rows("t")) == 20
+    assert follower.once() == set()
+
+
+def test_a_table_that_a_publication_gets_while_it_is_changed(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    """What a transaction has changed before is not sent, though it is committed afterwards."""
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "CREATE PUBLICATION chosen FOR TABLE t, other",
+    )
+    follower.publication = "chosen"
+    follower.once()
+    with postgres.connect() as session, ThreadPoolExecutor(1) as threads:
+        postgres.run("ALTER PUBLICATION chosen DROP TABLE t")
+        session.execute("INSERT INTO t VALUES (1, 'unsent')")
+        postgres.run("ALTER PUBLICATION chosen ADD TABLE t")
+        run = threads.submit(follower.once)
+        # It has begun to wait.
+        until(
+            lambda: postgres.value(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                "application_name = 'headwater cdc' AND query LIKE '%l.virtualtransaction FROM%'"
+            )
+        )
+        session.execute("INSERT INTO t VALUES (2, 'sent')")
+        session.commit()
+        assert "t" in run.result()
+    follower.check("t", "other")
+    assert len(follower.rows("t")) == 2
 
 
 def test_a_partition_that_is_made_with_rows_and_attached_at_once(

@@ -15,18 +15,12 @@ from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.service import PASSWORD_VARIABLE
 from headwater.client import Lake, connect
 
-__all__ = ["headwater", "source_url", "until"]
+__all__ = ["headwater", "source_url"]
 
 
 def source_url(address: Address) -> str:
     """The URL of a source, without its password."""
     return f"mysql://{address.user}@{address.host}:{address.port}"
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; the test's own time limit ends it."""
-    while not condition():
-        pass
 
 
 @pytest.fixture(autouse=True)

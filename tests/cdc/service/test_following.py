@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cdc.service.conftest import source_url, until
+from tests.cdc.service.conftest import source_url
 from tests.cdc.source_logs import SourceServer
+from tests.cdc.waiting import until
 
 from headwater.client import Lake, connect
 from headwater.storage.errors import NotFound

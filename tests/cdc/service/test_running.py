@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.cdc.service.conftest import until
 from tests.cdc.source_logs import SourceServer
+from tests.cdc.waiting import until
 
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
 from headwater.client import Lake, connect

@@ -252,10 +252,9 @@ class KafkaSource:
             "begin again where its topics begin: headwater cdc resnapshot --all --replace"
         )
 
-    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
-        """Nothing: the connector decides which tables it sends."""
-        del tables
-        return ()
+    def publish(self, tables: Tables) -> Tables:
+        """The tables: the connector decides which it sends."""
+        return tables
 
     def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
         """None: what a connector sends is not known here."""

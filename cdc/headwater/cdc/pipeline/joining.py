@@ -113,15 +113,14 @@ class Joining:
             )
             # Reads of the tables see those that end before this.
             self._prepared = self._source.prepared_transactions()
-            unpublished = self._source.publish(tables.followed)
+            tables = self._source.publish(tables)
             settled = self._source.position()
         # None is a table that the source does not have.
         present: dict[TableName, SourceTable | Finding | None] = {
             name: None for name in self._wanted if name in states
         }
-        left_out = {finding.table for finding in unpublished}
-        present |= {table.name: table for table in tables.followed if table.name not in left_out}
-        for finding in (*tables.findings, *unpublished):
+        present |= {table.name: table for table in tables.followed}
+        for finding in tables.findings:
             if finding.table is not None:
                 present[finding.table] = present.get(finding.table) or finding
         self._read |= present

@@ -210,8 +210,8 @@ class SchemaEvents:
     def _alter_table(self, event: _Event, name: TableName, state: TableState) -> None:
         old, batch = state.source_table(name), event.batch
         result = self._source.altered(old, batch, self._settings.type_mapping)
-        if result.is_unknown:
-            event.states[name] = unknown_again(state, "its definition changed again meanwhile")
+        if result.unknown is not None:
+            event.states[name] = unknown_again(state, result.unknown)
             event.joining.want(name)
             return
         if result.key_changed:

@@ -179,6 +179,7 @@ def read_tables(
     *,
     mapping: Collection[TypeMapping] = (),
     without_key: bool = False,
+    publication: str | None = None,
 ) -> Tables:
     """Read the tables that a user sees, without views, partitions and the server's own.
 
@@ -187,6 +188,7 @@ def read_tables(
         wanted: The tables to read, by their names or by their OIDs; None reads all.
         mapping: Choices of types in the lake.
         without_key: Whether tables without a primary key can be followed.
+        publication: The publication by which they are followed; None if it has them not yet.
 
     Raises:
         Unavailable: The server does not answer.
@@ -213,7 +215,7 @@ def read_tables(
             names = {column.number: column.name for column in table.columns}
             key = tuple(names[number] for number in table.primary_key)
             followed.append(SourceTable(table.name, tuple(columns), key, table.comment, table.oid))
-    storages = read_storage(server, [table.name for table in followed])
+    storages = read_storage(server, [table.name for table in followed], publication)
     stored = [
         replace(table, storage=storages[table.name].to_json()) if table.name in storages else table
         for table in followed

@@ -49,6 +49,12 @@ WITH relations AS MATERIALIZED (
   UNION ALL
   SELECT r.root, hash_record_extended(ROW(d.objsubid, d.ctid, d.xmin, d.tableoid), r.oid::bigint)
   FROM relations r JOIN pg_description d ON d.objoid = r.oid AND d.classoid = 'pg_class'::regclass
+  UNION ALL
+  SELECT r.root, hash_record_extended(ROW(p.oid, p.xmin, e.oid, e.xmin, s.oid, s.xmin),
+    r.oid::bigint)
+  FROM relations r JOIN pg_class c ON c.oid = r.oid JOIN pg_publication p ON p.pubname = %s
+    LEFT JOIN pg_publication_rel e ON e.prpubid = p.oid AND e.prrelid = r.oid
+    LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
 )
 SELECT r.oid::bigint, r.nspname::text, r.relname::text, p.hash, p.count
 FROM (SELECT root, bit_xor(hash) AS hash, count(*) AS count FROM parts GROUP BY root) p
@@ -99,6 +105,7 @@ class KnownTables:
 
     Args:
         server: The server; it has no transaction open.
+        publication: The publication by which the tables are followed.
         mapping: Choices of types in the lake.
         without_key: Whether tables without a primary key can be followed.
     """
@@ -106,11 +113,13 @@ class KnownTables:
     def __init__(
         self,
         server: PostgresServer,
+        publication: str,
         *,
         mapping: Collection[TypeMapping] = (),
         without_key: bool = False,
     ) -> None:
-        self._server, self._mapping, self._without_key = server, mapping, without_key
+        self._server, self._publication = server, publication
+        self._mapping, self._without_key = mapping, without_key
         self._shared: _Version = ()
         self._types: Mapping[int, object] = {}
         self._tables: dict[int, _Known] = {}
@@ -126,7 +135,7 @@ class KnownTables:
             types = {int(str(oid)): version for oid, version in self._server.rows(_TYPES)}
             names: dict[TableName, int] = {}
             versions: dict[int, _Version] = {}
-            for oid, schema, table, *version in self._server.rows(_TABLES):
+            for oid, schema, table, *version in self._server.rows(_TABLES, [self._publication]):
                 number = int(str(oid))
                 names[TableName(str(schema), str(table))] = number
                 versions[number] = tuple(version)
@@ -160,6 +169,7 @@ class KnownTables:
             None if len(wanted) == len(versions) else wanted,
             mapping=self._mapping,
             without_key=self._without_key,
+            publication=self._publication,
         )
         followed = {table.id: table for table in tables.followed}
         findings, notes = (_by_table(found, names) for found in (tables.findings, tables.notes))

@@ -14,7 +14,9 @@ from headwater.cdc.postgres.catalog import quoted, quoted_table
 from headwater.storage.errors import Conflict, Forbidden, Unavailable
 
 __all__ = [
+    "await_writers",
     "create_publication",
+    "has_all_tables",
     "has_publication",
     "publication_findings",
     "publish_tables",
@@ -27,6 +29,7 @@ _FIND: LiteralString = (
     "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication "
     "WHERE pubname = %s"
 )
+_HAS_ALL: LiteralString = "SELECT puballtables FROM pg_publication WHERE pubname = %s"
 _TABLES: LiteralString = (
     "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
 )
@@ -69,6 +72,11 @@ _PARTITIONED: LiteralString = """
 def has_publication(connection: Connection[Any], name: str) -> bool:
     """Whether a publication exists."""
     return connection.execute(_FIND, [name]).fetchone() is not None
+
+
+def has_all_tables(connection: Connection[Any], name: str) -> bool:
+    """Whether a publication has each table from its creation on."""
+    return connection.execute(_HAS_ALL, [name]).fetchone() == (True,)
 
 
 def create_publication(
@@ -122,7 +130,7 @@ def publish_tables(
     published = _published(connection, name)
     lacking = sorted(table for table in tables if table not in published)
     added = [table for table in lacking if _is_added(connection, name, table)]
-    _await_writers(connection, name, tables, seconds)
+    await_writers(connection, name, tables, seconds)
     return added
 
 
@@ -142,10 +150,22 @@ def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
     return True
 
 
-def _await_writers(
-    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float
+def await_writers(
+    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float = 60.0
 ) -> None:
-    """Wait for the end of all transactions that have changed tables until now."""
+    """Wait for the end of all transactions that have changed tables until now.
+
+    What they changed before a publication got a table is not in the log.
+
+    Args:
+        connection: A connection to the database that commits each statement.
+        name: The publication.
+        tables: The tables.
+        seconds: How long to wait at most.
+
+    Raises:
+        Unavailable: One of them does not end.
+    """
     names = [table.database for table in tables], [table.table for table in tables]
     deadline = monotonic() + seconds
     waited_for = {writer for (writer,) in connection.execute(_WRITERS, names)}

@@ -21,7 +21,9 @@ from headwater.cdc.postgres.exact_reads import exact_read
 from headwater.cdc.postgres.known_tables import KnownTables
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import (
+    await_writers,
     create_publication,
+    has_all_tables,
     has_publication,
     publication_findings,
     publish_tables,
@@ -40,7 +42,7 @@ from headwater.cdc.postgres.slots import (
     slot_findings,
 )
 from headwater.cdc.postgres.table_changes import changed_table
-from headwater.cdc.postgres.table_storage import TableStorage
+from headwater.cdc.postgres.table_storage import TableStorage, read_storage
 from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.postgres.values import lake_values
@@ -55,6 +57,8 @@ from headwater.storage.errors import Conflict, Invalid
 __all__ = ["PostgresSource"]
 
 _RETRY_SECONDS = 0.1
+_CHANGED_AGAIN = "its definition changed again meanwhile"
+_PUBLISHED_OTHERWISE = "its publication was changed, and may have left out changes"
 _READ_ONE_AGAIN = "read the table again: headwater cdc resnapshot"
 # For a reader whose connection was lost without the server's knowledge.
 _OTHER_READER_SECONDS = 10.0
@@ -295,23 +299,35 @@ class PostgresSource:
     def await_ends(self, phases: Sequence[XaEnd]) -> None:
         """Nothing: the log has no phases of transactions."""
 
-    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
-        """Put tables into the pipeline's own publication.
+    def publish(self, tables: Tables) -> Tables:
+        """Put tables into the pipeline's own publication, or see what another one has.
 
         Returns:
-            Those that the publication does not have, and may not get.
+            The tables as they are published; those that are not are among the findings.
 
         Raises:
-            Conflict, Forbidden: See `publish_tables`.
+            Conflict, Forbidden, Unavailable: See `publish_tables`.
         """
-        findings = self.unreadable(tables)
-        if self._has_own_publication:
-            names = {table.name for table in tables} - {finding.table for finding in findings}
-            with explained(self.address):
-                added = publish_tables(self._connection, self._log.publication, names)
-            if added and self._transactions is not None:
+        name = self._log.publication
+        findings = self.unreadable(tables.followed)
+        left_out = {finding.table for finding in findings}
+        followed = [table for table in tables.followed if table.name not in left_out]
+        names = [table.name for table in followed]
+        with explained(self.address):
+            if self._has_own_publication:
+                may_lack = bool(publish_tables(self._connection, name, names))
+            else:
+                may_lack = not has_all_tables(self._connection, name)
+                if may_lack:
+                    await_writers(self._connection, name, names)
+            if may_lack and self._transactions is not None:
                 self._transactions.add_running()
-        return findings
+            storages = read_storage(self._server, names, name)
+        return Tables(
+            [_as_published(table, storages.get(table.name)) for table in followed],
+            [*tables.findings, *findings],
+            tables.notes,
+        )
 
     # Tables and rows --------------------------------------------------------------------------
 
@@ -331,11 +347,20 @@ class PostgresSource:
             key = choices, without_key
             if key not in self._known:
                 self._known[key] = KnownTables(
-                    self._server, mapping=choices, without_key=without_key
+                    self._server,
+                    self._log.publication,
+                    mapping=choices,
+                    without_key=without_key,
                 )
             tables = self._known[key].read()
         else:
-            tables = read_tables(self._server, wanted, mapping=choices, without_key=without_key)
+            tables = read_tables(
+                self._server,
+                wanted,
+                mapping=choices,
+                without_key=without_key,
+                publication=self._log.publication,
+            )
         if self._has_own_publication:
             return tables
         findings = self._unpublished([table.name for table in tables.followed])
@@ -365,10 +390,12 @@ class PostgresSource:
         for finding in tables.findings:
             raise Invalid(str(finding))
         if not tables.followed or tables.followed[0].id != table.id:
-            return TableChanges(table, is_unknown=True)
+            return TableChanges(table, unknown=_CHANGED_AGAIN)
         (now,) = tables.followed
         if not all(self._is_of(change, now) for change in batch.changes):
-            return TableChanges(table, is_unknown=True)
+            return TableChanges(table, unknown=_CHANGED_AGAIN)
+        if _is_published_otherwise(table, now):
+            return TableChanges(table, unknown=_PUBLISHED_OTHERWISE)
         # What the log does not say of rows may have happened behind the batch; how a table was
         # stored when its definition was asked for is before it.
         stored = table.storage
@@ -434,6 +461,21 @@ class PostgresSource:
             exact_read(rows, self.position, reader, batch, table) as read,
         ):
             yield read
+
+
+def _is_published_otherwise(table: SourceTable, now: SourceTable) -> bool:
+    if table.storage is None or now.storage is None:
+        return False
+    before = TableStorage.from_json(table.storage)
+    return before.is_published_otherwise(TableStorage.from_json(now.storage))
+
+
+def _as_published(table: SourceTable, now: TableStorage | None) -> SourceTable:
+    """A table, stored as it was found, that is published as it is now."""
+    if table.storage is None or now is None:
+        return table
+    storage = replace(TableStorage.from_json(table.storage), published=now.published)
+    return replace(table, storage=storage.to_json())
 
 
 def _with_seen(table: SourceTable, batch: LogBatch) -> SourceTable:

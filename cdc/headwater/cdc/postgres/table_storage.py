@@ -2,14 +2,15 @@
 
 The log has no rows that a statement rewrites as a whole, as ``ALTER COLUMN … TYPE`` does, also
 where the type stays. It has no rows of partitions that are attached to a table, detached or
-dropped, and with ``publish_via_partition_root`` no truncation of single partitions.
+dropped, and with ``publish_via_partition_root`` no truncation of single partitions. What is changed
+while a publication does not have a table is never sent, also when it has the table again later.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import LiteralString
 
 from headwater.cdc.model.tables import TableName
@@ -32,7 +33,14 @@ _QUERY: LiteralString = """
         )),
         CASE WHEN c.relkind = 'p' THEN (
             SELECT concat(pg_postmaster_start_time(), ' ', stats_reset) FROM pg_stat_wal
-        ) ELSE '' END
+        ) ELSE '' END, (
+            SELECT concat_ws(' ', p.oid || ':' || p.xmin, r.oid || ':' || r.xmin,
+                s.oid || ':' || s.xmin)
+            FROM pg_publication p
+            LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+            LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid
+            WHERE p.pubname = %s
+        )
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
@@ -71,11 +79,15 @@ class TableStorage:
         parts: The table, or its partitions, by their OIDs.
         started: When the server was started, or recovered, as it writes it; empty for a table
             without partitions.
+        published: The rows of the catalogs by which a publication has the table, with the
+            transactions that wrote them: others once it was taken out and put back. None if no
+            publication was asked for.
     """
 
     oid: int
     parts: Mapping[int, StoredPart]
     started: str = ""
+    published: str | None = None
 
     def silent_change(self, after: TableStorage) -> str | None:
         """Why the table's rows may have changed without the log's knowledge; None if not.
@@ -116,35 +128,51 @@ class TableStorage:
             partitions: Their OIDs.
         """
         seen = {oid: StoredPart(0, "", is_attached=False) for oid in partitions}
-        return TableStorage(self.oid, {**seen, **self.parts}, self.started)
+        return replace(self, parts={**seen, **self.parts})
+
+    def is_published_otherwise(self, after: TableStorage) -> bool:
+        """Whether a publication may have left out changes of the table in between.
+
+        Args:
+            after: How the table is stored and published later.
+        """
+        return None not in (self.published, after.published) and self.published != after.published
 
     def to_json(self) -> str:
         """How the table is stored, as JSON to be recorded."""
         parts = [[oid, *astuple(part)] for oid, part in sorted(self.parts.items())]
-        return json.dumps([self.oid, parts, self.started])
+        return json.dumps([self.oid, parts, self.started, self.published])
 
     @staticmethod
     def from_json(text: str) -> TableStorage:
         """Read what `to_json` has written."""
-        oid, parts, started = json.loads(text)
-        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts}, started)
+        oid, parts, *more = json.loads(text)
+        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts}, *more)
 
 
 def read_storage(
-    server: PostgresServer, tables: Collection[TableName]
+    server: PostgresServer, tables: Collection[TableName], publication: str | None = None
 ) -> Mapping[TableName, TableStorage]:
-    """How some tables are stored; those that are not there are left out."""
+    """How some tables are stored, and what a publication has of them.
+
+    Args:
+        server: The server.
+        tables: The tables; those that are not there are left out.
+        publication: The publication; None asks for none.
+    """
     if not tables:
         return {}
     schemas, names = [name.database for name in tables], [name.table for name in tables]
-    parts: dict[tuple[TableName, int, str], dict[int, StoredPart]] = {}
-    for schema, name, oid, part, file, columns, is_attached, started in server.rows(
-        _QUERY, [schemas, names]
+    parts: dict[TableName, dict[int, StoredPart]] = {}
+    storages: dict[TableName, TableStorage] = {}
+    for schema, name, oid, part, file, columns, is_attached, started, published in server.rows(
+        _QUERY, [publication, schemas, names]
     ):
-        table = TableName(str(schema), str(name)), int(str(oid)), str(started)
+        table = TableName(str(schema), str(name))
         stored = parts.setdefault(table, {})
         if part is not None:
             stored[int(str(part))] = StoredPart(int(str(file)), str(columns), bool(is_attached))
-    return {
-        name: TableStorage(oid, stored, started) for (name, oid, started), stored in parts.items()
-    }
+        storages[table] = TableStorage(
+            int(str(oid)), stored, str(started), None if published is None else str(published)
+        )
+    return storages

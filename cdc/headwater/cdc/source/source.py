@@ -208,14 +208,15 @@ class Source(Protocol):
             Unavailable: The source cannot be reached.
         """
 
-    def publish(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
+    def publish(self, tables: Tables) -> Tables:
         """Let the log have the rows of tables from now on, where a source logs chosen tables only.
 
         Returns:
-            The tables that it will not have.
+            The tables; those that it will not have are among the findings.
 
         Raises:
             Forbidden: The user may not choose a table.
+            Unavailable: A transaction whose changes are not in the log does not end.
         """
 
     def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:

@@ -20,12 +20,11 @@ class TableChanges:
         rereads: Why rows may have changed without events, so that the table must be read again;
             None if they cannot have.
         key_changed: Whether the primary key has other columns, or has them in another order.
-        is_unknown: Whether the source has changed the table further, so that the place of this
-            change does not tell what it was.
+        unknown: Why the place of this change does not tell what the table is; None if it does.
     """
 
     table: SourceTable
     renames: Sequence[tuple[str, str]] = ()
     rereads: str | None = None
     key_changed: bool = False
-    is_unknown: bool = False
+    unknown: str | None = None
