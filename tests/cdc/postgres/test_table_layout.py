@@ -10,6 +10,7 @@ from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.verify import verify
+from headwater.storage.errors import Invalid
 
 pytestmark = pytest.mark.postgresql
 
@@ -58,9 +59,15 @@ def test_keys_that_the_log_does_not_have_are_named(
 ) -> None:
     postgres.run(TABLE, ROWS)
     follower.change(layout=BY_DAY)
+    with pytest.raises(
+        Invalid, match=r"public\.t: its key in the lake has at besides its own, and the log lacks"
+    ):
+        follower.once()
+    assert follower.lake.list_tables("lake") == []
+    postgres.run("ALTER TABLE t REPLICA IDENTITY FULL")
     follower.once()
     equal(follower)
-    postgres.run(*MOVES)
+    postgres.run("ALTER TABLE t REPLICA IDENTITY DEFAULT", *MOVES)
     follower.once()
     state = follower.states()["t"]
     assert state.phase is TablePhase.QUARANTINED

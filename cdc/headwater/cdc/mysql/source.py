@@ -72,13 +72,11 @@ class MySQLSource:
         keeps_log: That the log can be read again, until the server deletes it.
         has_rows: That rows can be read besides the log.
         logs_statements: That the log has the statements that change tables.
-        logs_rows_before: That the log has rows as they were before updates.
     """
 
     keeps_log = True
     has_rows = True
     logs_statements = True
-    logs_rows_before = True
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -387,6 +385,11 @@ class MySQLSource:
     def remote_reads(self) -> MySQLRemoteReads:
         """Reads of rows in other processes."""
         return MySQLRemoteReads(self.address, self._reads)
+
+    def partly_logged(self, tables: Collection[TableName]) -> Sequence[Finding]:
+        """None: the log has whole rows, unless a session chooses otherwise."""
+        del tables
+        return ()
 
     def publish(self, tables: Tables) -> Tables:
         """The tables: the log has all."""

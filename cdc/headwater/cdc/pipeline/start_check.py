@@ -71,15 +71,8 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     findings += source.unreadable(followed)
     findings += _unwatched(source, {table.name for table in followed})
     findings += _clashes(chosen, settings)
+    findings += _partly_logged(source, settings, followed)
     options = _options(settings.table_options)
-    if settings.table_options.get("changelog-producer") == "input" and not source.logs_rows_before:
-        options.append(
-            Finding(
-                "table options",
-                "changelog-producer is input, and the log lacks rows as they were before updates",
-                "choose lookup or full-compaction",
-            )
-        )
     findings += options
     findings += _target(lake, settings.target) or _tables(
         lake, settings, followed, is_new_checked=not options
@@ -133,6 +126,34 @@ def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Find
                 "--exclude",
                 action.child,
             )
+
+
+def _partly_logged(
+    source: Source, settings: PipelineSettings, tables: Sequence[SourceTable]
+) -> Iterator[Finding]:
+    """Tables whose log lacks rows as they were, where the lake's tables are made of them."""
+    is_input = settings.table_options.get("changelog-producer") == "input"
+    reasons = dict.fromkeys(
+        (table.name for table in tables if is_input and table.primary_key),
+        ("changelog-producer is input", "choose lookup or full-compaction"),
+    )
+    for table in tables:
+        further = [
+            name
+            for name in settings.layout.layout(table.name).identity(table)
+            if name not in table.primary_key
+        ]
+        if further:
+            reason = f"its key in the lake has {', '.join(further)} besides its own"
+            reasons.setdefault(table.name, (reason, "leave primary-keys out for it"))
+    for finding in source.partly_logged(reasons):
+        assert finding.table is not None
+        reason, remedy = reasons[finding.table]
+        yield replace(
+            finding,
+            problem=f"{reason}, and {finding.problem}",
+            remedy=f"{finding.remedy}, or {remedy}",
+        )
 
 
 def _unmatched(

@@ -19,6 +19,7 @@ __all__ = [
     "TableDefinition",
     "check_definition",
     "filled_columns",
+    "partly_logged",
     "quoted",
     "quoted_table",
     "read_definitions",
@@ -69,6 +70,16 @@ SELECT DISTINCT a.attname::text
 FROM (SELECT %s::oid UNION SELECT relid::oid FROM pg_partition_tree(%s::oid::regclass)) t (oid)
   JOIN pg_attribute a ON a.attrelid = t.oid
 WHERE a.atthasmissing AND NOT a.attisdropped
+"""
+# Partitions have a replica identity of their own.
+_PARTLY_LOGGED = """
+SELECT n.nspname::text, c.relname::text, bool_or(t.relid IS NOT NULL)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN LATERAL pg_partition_tree(c.oid) t ON t.isleaf
+  JOIN pg_class part ON part.oid = coalesce(t.relid::oid, c.oid)
+WHERE part.relreplident <> 'f' AND (n.nspname, c.relname) IN
+  (SELECT * FROM unnest(%s::name[], %s::name[]))
+GROUP BY 1, 2 ORDER BY 1, 2
 """
 _PARTITIONED, _FOREIGN = "p", "f"
 _UNLOGGED = "u"
@@ -304,6 +315,19 @@ def read_definitions(
         )
         for table in tables
     ]
+
+
+def partly_logged(server: PostgresServer, tables: Collection[TableName]) -> list[Finding]:
+    """Those of some tables whose log lacks rows as they were before updates and deletes."""
+    names = [table.database for table in tables], [table.table for table in tables]
+    findings = []
+    for schema, table, has_partitions in server.rows(_PARTLY_LOGGED, names):
+        name = TableName(str(schema), str(table))
+        remedy = f"ALTER TABLE {quoted_table(name)} REPLICA IDENTITY FULL"
+        remedy += ", and that of its partitions" if has_partitions else ""
+        problem = "the log lacks its rows as they were before updates and deletes"
+        findings.append(Finding(f"table {name}", problem, remedy, name))
+    return findings
 
 
 # Rows of the catalogs ---------------------------------------------------------------------------

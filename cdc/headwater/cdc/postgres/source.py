@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
-from headwater.cdc.postgres.catalog import filled_columns, quoted_table, read_tables
+from headwater.cdc.postgres.catalog import filled_columns, partly_logged, quoted_table, read_tables
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.consistent_reads import (
     LoggedTransactions,
@@ -91,14 +91,12 @@ class PostgresSource:
         logs_cascades: That the log has the rows that foreign keys change.
         keeps_log: That the log is let go of when it is confirmed.
         logs_statements: That the log has no statements that change tables.
-        logs_rows_before: That not all tables' logs have rows as they were before updates.
     """
 
     has_rows = True
     logs_cascades = True
     keeps_log = False
     logs_statements = False
-    logs_rows_before = False
 
     def __init__(
         self,
@@ -156,6 +154,10 @@ class PostgresSource:
             )
             for schema, table in rows
         ]
+
+    def partly_logged(self, tables: Collection[TableName]) -> Sequence[Finding]:
+        """Those of the tables whose replica identity is not FULL."""
+        return partly_logged(self._server, tables)
 
     def _unpublished(self, names: Collection[TableName]) -> list[Finding]:
         """Those of some tables that a publication does not have, or not all of their changes."""

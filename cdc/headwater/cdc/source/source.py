@@ -225,13 +225,12 @@ class Source(Protocol):
         It is asked where the log has no statements.
         """
 
+    def partly_logged(self, tables: Collection[TableName]) -> Sequence[Finding]:
+        """Those of the tables whose log lacks rows as they were before updates and deletes."""
+
     @property
     def keeps_log(self) -> bool:
         """Whether the log can be read again from a position that was confirmed."""
-
-    @property
-    def logs_rows_before(self) -> bool:
-        """Whether the log of all tables has rows as they were before updates."""
 
     @property
     def logs_statements(self) -> bool:
