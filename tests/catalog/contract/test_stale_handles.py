@@ -30,6 +30,7 @@ from headwater.catalog.table.inspect import Inspect
 from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.storage.errors import HeadwaterError, NotFound, ResourceType
+from headwater.storage.jobs.stepped_write import SteppedWrite
 from headwater.storage.maintenance.deletion import Deletion, Removal
 from headwater.storage.schema.change import SetOption
 from headwater.storage.schema.table_schema import Schema
@@ -121,6 +122,9 @@ TABLE_OPERATIONS: Mapping[str, Collection[Operation]] = {
         lambda t: t.write(ROWS),
         lambda t: t.write({"k": [], "p": []}),
         lambda t: t.write(ROWS, commit_user="job", commit_identifier=7),
+    ],
+    "write_steps": [
+        lambda t: t.write_steps(_write_step, commit_user="job", commit_identifier=7),
     ],
     # What a handle gives is of the same table.
     "pointer": [
@@ -225,6 +229,10 @@ NOT_OF_A_TABLE = {
     # In this process nobody is restricted, whatever the table.
     (Policies, "access"),
 }
+
+
+def _write_step(steps: SteppedWrite) -> None:
+    steps.write(pa.record_batch({"k": [7], "p": ["a"], "v": [1]}))
 
 
 def _schema() -> Schema:

@@ -19,7 +19,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.postgres.server import Address
 from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.service.verify import verify
@@ -128,11 +128,16 @@ class Follower:
         state = PipelineState.open(self.lake, "lake", self.settings.name)
         state.request(f"resnapshot:public.{table}", "")
 
-    def states(self) -> Mapping[str, TableState]:
-        """The tables' states in the last plan."""
+    def plan(self) -> BatchPlan:
+        """The last batch's plan."""
         plan = PipelineState.open(self.lake, "lake", self.settings.name).plan()
         assert plan is not None
-        return {TableName.from_escaped(name).table: state for name, state in plan.tables.items()}
+        return plan
+
+    def states(self) -> Mapping[str, TableState]:
+        """The tables' states in the last plan."""
+        tables = self.plan().tables
+        return {TableName.from_escaped(name).table: state for name, state in tables.items()}
 
     def check(self, *tables: str) -> None:
         """Check that tables are followed, and that the lake's are the source's."""

@@ -339,6 +339,20 @@ def test_partitions_that_come_and_go_with_rows(
     assert follower.rows("logs") == []
 
 
+def test_tables_of_tools_are_not_followed(postgres: PostgresDatabase, follower: Follower) -> None:
+    """Nor are they found anew at each look, which makes no batches of its own."""
+    postgres.run(ORDERS, "CREATE TABLE _orders_new (LIKE orders INCLUDING ALL)")
+    follower.change(look_seconds=0.0)
+    follower.once()
+    postgres.run("CREATE TABLE _orders_old (LIKE orders INCLUDING ALL)")
+    follower.once()
+    batch = follower.plan().number
+    follower.once()
+    assert follower.plan().number == batch
+    assert list(follower.states()) == ["orders"]
+    follower.check("orders")
+
+
 def test_a_table_that_leaves_the_publication(
     postgres: PostgresDatabase, follower: Follower
 ) -> None:

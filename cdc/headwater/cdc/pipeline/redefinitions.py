@@ -8,6 +8,7 @@ from time import monotonic
 
 from headwater.cdc.ddl import Change, CreateTable, DropTables, RenameTables
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
+from headwater.cdc.pipeline.joining import is_made_by_tool
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.source.log_batches import LogBatch
@@ -101,8 +102,9 @@ class RedefinitionWatch:
                 yield Redefinition(table)
         if renames:
             yield RenameTables(tuple(renames.items()))
-        for name in found.keys() - known.keys() - set(renames.values()):
-            if self._selection.matches(name):
+        chosen = {name for name in found if self._selection.matches(name)}
+        for name in chosen - known.keys() - set(renames.values()):
+            if not is_made_by_tool(name, chosen | states.keys()):
                 yield CreateTable(name)
 
     def _is_alike(self, table: SourceTable, state: TableState) -> bool:
