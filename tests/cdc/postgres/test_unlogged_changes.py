@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 from tests.cdc.waiting import until
@@ -108,6 +109,38 @@ def test_a_publication_without_a_table_for_a_while(
     follower.check("t", "other")
     assert len(follower.rows("t")) == 20
     assert follower.once() == set()
+
+
+@pytest.mark.parametrize("published", ["FOR ALL TABLES", "FOR TABLES IN SCHEMA public"])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("ALTER TABLE t SET UNLOGGED", "INSERT INTO t VALUES (7, 'quick')"),
+        ("TRUNCATE t", "ALTER TABLE t SET UNLOGGED", "INSERT INTO t VALUES (7, 'quick')"),
+    ],
+)
+def test_a_table_without_a_log_for_a_while(
+    postgres: PostgresDatabase, follower: Follower, published: str, statements: tuple[str, ...]
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)",
+        "INSERT INTO t VALUES (1, 'logged')",
+        f"CREATE PUBLICATION chosen {published}",
+    )
+    follower.publication = "chosen"
+    follower.once()
+    postgres.run(*statements, "ALTER TABLE t SET LOGGED", "INSERT INTO t VALUES (8, 'logged')")
+    follower.once()
+    follower.check("t")
+
+
+def test_a_table_of_a_publication_keeps_its_log(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+    follower.once()
+    with pytest.raises(psycopg.Error, match="part of a publication"):
+        postgres.run("ALTER TABLE t SET UNLOGGED")
 
 
 def test_a_table_that_a_publication_gets_while_it_is_changed(

@@ -1,7 +1,8 @@
 """How a server stores tables, which tells of changes of rows that are not in its log.
 
 The log has no rows that a statement rewrites as a whole, as ``ALTER COLUMN … TYPE`` does, also
-where the type stays. It has no rows of partitions that are attached to a table, detached or
+where the type stays, nor what is changed while a table is unlogged, which a publication that does
+not name the table allows. It has no rows of partitions that are attached to a table, detached or
 dropped, and with ``publish_via_partition_root`` no truncation of single partitions. What is changed
 while a publication does not have a table is never sent, also when it has the table again later.
 """
@@ -34,8 +35,8 @@ _QUERY: LiteralString = """
         CASE WHEN c.relkind = 'p' THEN (
             SELECT concat(pg_postmaster_start_time(), ' ', stats_reset) FROM pg_stat_wal
         ) ELSE '' END, (
-            SELECT concat_ws(' ', p.oid || ':' || p.xmin, r.oid || ':' || r.xmin,
-                s.oid || ':' || s.xmin)
+            SELECT concat_ws(' ', p.oid || ':' || p.xmin, 'table ' || r.oid || ':' || r.xmin,
+                'schema ' || s.oid || ':' || s.xmin)
             FROM pg_publication p
             LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
             LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid
@@ -93,7 +94,9 @@ class TableStorage:
         """Why the table's rows may have changed without the log's knowledge; None if not.
 
         The log has a change of the table's OID, and truncations and changed columns of the table
-        itself. ``VACUUM FULL`` and ``CLUSTER`` of a partition are not told from a truncation.
+        itself. ``VACUUM FULL`` and ``CLUSTER`` of a partition are not told from a truncation; nor
+        are they, or a truncation, from ``SET UNLOGGED`` and ``SET LOGGED`` where a publication has
+        all tables, or those of a schema.
 
         Args:
             after: How the table is stored later.
@@ -117,6 +120,8 @@ class TableStorage:
                     return "a statement has rewritten its rows"
                 if oid != self.oid:
                     return "a partition was truncated or rewritten"
+                if after.published is not None and "table" not in after.published:
+                    return "it has another file, and may have been unlogged for a while"
         return None
 
     def with_partitions(self, partitions: Collection[int]) -> TableStorage:
