@@ -70,7 +70,9 @@ CHANGES: list[tuple[str | tuple[str, ...], set[str]]] = [
     ("ALTER TYPE mood RENAME TO moods", {"*"}),
     ("ALTER TYPE mood SET SCHEMA shop", {"*"}),
     ("ALTER TYPE point3 RENAME TO point", {"*"}),
-    ("ALTER TYPE point3 ADD ATTRIBUTE w int", set()),
+    ("ALTER TYPE point3 ADD ATTRIBUTE w int", {"*"}),
+    ("ALTER TYPE mood ADD VALUE 'mad'", {"*"}),
+    ("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", {"*"}),
     ("ALTER DOMAIN price RENAME TO prices", {"*"}),
     ("ALTER DOMAIN amount RENAME TO amounts", {"*"}),
     ("ALTER TABLE b RENAME TO x", {"*"}),
@@ -98,7 +100,6 @@ CHANGES: list[tuple[str | tuple[str, ...], set[str]]] = [
     ("INSERT INTO a VALUES (1, 'v')", set()),
     ("ANALYZE", set()),
     ("VACUUM (FREEZE)", set()),
-    ("ALTER TYPE mood ADD VALUE 'mad'", set()),
     ("CREATE VIEW view_of_a AS SELECT * FROM a", set()),
 ]  # fmt: skip
 

@@ -46,6 +46,48 @@ def test_values_that_change_while_their_type_stays(
     follower.check("t")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'",
+        "ALTER TYPE point2 ADD ATTRIBUTE z INT",
+        "ALTER TYPE point2 DROP ATTRIBUTE y",
+        "ALTER TABLE rows DROP COLUMN v",
+    ],
+)
+def test_values_that_are_written_otherwise(
+    postgres: PostgresDatabase, follower: Follower, statement: str
+) -> None:
+    postgres.run(
+        "CREATE TYPE mood AS ENUM ('sad', 'glad')",
+        "CREATE DOMAIN feeling AS mood",
+        "CREATE TYPE point2 AS (x INT, y INT)",
+        "CREATE TYPE span AS RANGE (SUBTYPE = mood)",
+        "CREATE TABLE rows (id INT PRIMARY KEY, v TEXT)",
+        "CREATE TABLE t (id INT PRIMARY KEY, m mood[], f feeling, p point2, r rows, s span)",
+        "INSERT INTO t VALUES (1, '{sad,glad}', 'sad', '(1,2)', '(1,a)', '[sad,sad]')",
+    )
+    follower.once()
+    follower.check("t")
+    postgres.run(statement, "INSERT INTO t VALUES (2, '{glad}', 'glad', NULL, NULL, NULL)")
+    assert "t" in follower.once()
+    follower.check("t")
+
+
+def test_an_enum_with_another_value_is_not_read_again(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TYPE mood AS ENUM ('sad', 'glad')",
+        "CREATE TABLE t (id INT PRIMARY KEY, m mood)",
+        "INSERT INTO t VALUES (1, 'sad')",
+    )
+    follower.once()
+    postgres.run("ALTER TYPE mood ADD VALUE 'mad'", "INSERT INTO t VALUES (2, 'mad')")
+    assert follower.once() == set()
+    follower.check("t")
+
+
 def test_a_table_in_another_file_is_not_read_again(
     postgres: PostgresDatabase, follower: Follower
 ) -> None:

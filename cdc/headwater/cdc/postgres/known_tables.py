@@ -16,6 +16,7 @@ from typing import LiteralString
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.postgres.catalog import read_tables
 from headwater.cdc.postgres.server import PostgresServer
+from headwater.cdc.postgres.table_storage import TYPE_PARTS
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.source.reads import Tables
 
@@ -60,17 +61,20 @@ SELECT r.oid::bigint, r.nspname::text, r.relname::text, p.hash, p.count
 FROM (SELECT root, bit_xor(hash) AS hash, count(*) AS count FROM parts GROUP BY root) p
   JOIN relations r ON r.oid = p.root
 """
-# Types that columns have, those that they restrict, and those of their elements.
-_TYPES: LiteralString = """
+# Types that columns have, and those of which their values are made.
+_TYPES: LiteralString = f"""
 WITH RECURSIVE columns (type) AS MATERIALIZED (
   SELECT DISTINCT atttypid FROM pg_attribute WHERE attnum > 0 AND attrelid >= 16384
 ), used (oid) AS (
   SELECT type FROM columns
   UNION
-  SELECT part FROM used JOIN pg_type t ON t.oid = used.oid,
-    unnest(ARRAY[t.typbasetype, t.typelem]) AS part
+  SELECT part.oid FROM used JOIN pg_type t ON t.oid = used.oid, LATERAL {TYPE_PARTS} AS part (oid)
 )
-SELECT t.oid::bigint, hash_record_extended(ROW(t.ctid, t.xmin, n.ctid, n.xmin), 0)
+SELECT t.oid::bigint, hash_record_extended(ROW(t.ctid, t.xmin, n.ctid, n.xmin,
+  (SELECT bit_xor(hash_record_extended(ROW(e.ctid, e.xmin), e.oid::bigint))
+    FROM pg_enum e WHERE e.enumtypid = t.oid),
+  (SELECT bit_xor(hash_record_extended(ROW(a.ctid, a.xmin), a.attnum))
+    FROM pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0)), 0)
 FROM used JOIN pg_type t ON t.oid = used.oid JOIN pg_namespace n ON n.oid = t.typnamespace
 """
 # Collations, and the server's starts, which `read_storage` needs.

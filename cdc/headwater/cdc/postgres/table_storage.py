@@ -3,7 +3,8 @@
 The log has no rows that a statement rewrites as a whole, as ``ALTER COLUMN … TYPE`` does, also
 where the type stays, nor what is changed while a table is unlogged, which a publication that does
 not name the table allows. It has no rows of partitions that are attached to a table, detached or
-dropped, and with ``publish_via_partition_root`` no truncation of single partitions. What is changed
+dropped, and with ``publish_via_partition_root`` no truncation of single partitions. It has none
+where a type's values get other texts, as with ``ALTER TYPE … RENAME VALUE``. What is changed
 while a publication does not have a table is never sent, also when it has the table again later.
 """
 
@@ -11,13 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import LiteralString
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.server import PostgresServer
 
-__all__ = ["StoredPart", "TableStorage", "read_storage"]
+__all__ = ["TYPE_PARTS", "StoredPart", "TableStorage", "read_storage"]
+
+# Types of which values of a type `t` are made: those of an array, a domain, a range, a composite.
+TYPE_PARTS: LiteralString = """(
+    SELECT t.typbasetype UNION ALL SELECT t.typelem
+    UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+    UNION ALL SELECT a.atttypid FROM pg_attribute a
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+)"""
 
 # A partition that was created as one had no rows: its columns are as the statement made them that
 # made its system columns. To attach a table writes its columns again. A server that recovers from a
@@ -53,6 +62,25 @@ _QUERY: LiteralString = """
         WHERE c.relkind = 'p' AND t.isleaf AND t.level > 0
     ) part ON true
 """
+# Of each table: the labels of its enums, and the attributes of its composites.
+_TEXTS: LiteralString = f"""
+    WITH RECURSIVE used (relation, type) AS (
+        SELECT a.attrelid, a.atttypid FROM pg_attribute a
+        WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+        UNION
+        SELECT used.relation, part.type FROM used JOIN pg_type t ON t.oid = used.type,
+            LATERAL {TYPE_PARTS} AS part (type)
+        WHERE part.type <> 0
+    )
+    SELECT used.relation::bigint, e.oid::bigint, hashtextextended(e.enumlabel::text, 0)
+    FROM used JOIN pg_enum e ON e.enumtypid = used.type
+    UNION ALL
+    SELECT used.relation::bigint, t.oid::bigint, hashtextextended(
+        string_agg(concat_ws(':', a.attnum, a.atttypid, a.atttypmod), ',' ORDER BY a.attnum), 0)
+    FROM used JOIN pg_type t ON t.oid = used.type AND t.typtype = 'c'
+        JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY 1, 2
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +111,15 @@ class TableStorage:
         published: The rows of the catalogs by which a publication has the table, with the
             transactions that wrote them: others once it was taken out and put back. None if no
             publication was asked for.
+        texts: How the values of its types are written: a number of each label of an enum, and of
+            each composite's attributes, by their OIDs.
     """
 
     oid: int
     parts: Mapping[int, StoredPart]
     started: str = ""
     published: str | None = None
+    texts: Mapping[int, int] = field(default_factory=dict)
 
     def silent_change(self, after: TableStorage) -> str | None:
         """Why the table's rows may have changed without the log's knowledge; None if not.
@@ -103,6 +134,8 @@ class TableStorage:
         """
         if self.oid != after.oid:
             return None
+        if any(after.texts.get(oid, text) != text for oid, text in self.texts.items()):
+            return "values of a type are written otherwise"
         if self.parts.keys() - after.parts.keys():
             return "partitions were detached or dropped"
         for oid, part in after.parts.items():
@@ -146,13 +179,16 @@ class TableStorage:
     def to_json(self) -> str:
         """How the table is stored, as JSON to be recorded."""
         parts = [[oid, *astuple(part)] for oid, part in sorted(self.parts.items())]
-        return json.dumps([self.oid, parts, self.started, self.published])
+        texts = sorted(self.texts.items())
+        return json.dumps([self.oid, parts, self.started, self.published, texts])
 
     @staticmethod
     def from_json(text: str) -> TableStorage:
         """Read what `to_json` has written."""
-        oid, parts, *more = json.loads(text)
-        return TableStorage(oid, {number: StoredPart(*part) for number, *part in parts}, *more)
+        oid, parts, started, *more = json.loads(text)
+        published, texts = more or (None, ())
+        stored = {number: StoredPart(*part) for number, *part in parts}
+        return TableStorage(oid, stored, started, published, dict(texts))
 
 
 def read_storage(
@@ -180,4 +216,11 @@ def read_storage(
         storages[table] = TableStorage(
             int(str(oid)), stored, str(started), None if published is None else str(published)
         )
-    return storages
+    texts: dict[int, dict[int, int]] = {}
+    numbers = [storage.oid for storage in storages.values()]
+    for relation, oid, text in server.rows(_TEXTS, [numbers]):
+        texts.setdefault(int(str(relation)), {})[int(str(oid))] = int(str(text))
+    return {
+        table: replace(storage, texts=texts.get(storage.oid, {}))
+        for table, storage in storages.items()
+    }
