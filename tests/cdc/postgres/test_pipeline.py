@@ -340,7 +340,7 @@ def test_partitions_that_come_and_go_with_rows(
 
 
 def test_tables_of_tools_are_not_followed(postgres: PostgresDatabase, follower: Follower) -> None:
-    """Nor are they found anew at each look, which makes no batches of its own."""
+    """No look takes them for new tables, which would be a batch each time."""
     postgres.run(ORDERS, "CREATE TABLE _orders_new (LIKE orders INCLUDING ALL)")
     follower.change(look_seconds=0.0)
     follower.once()
