@@ -115,8 +115,9 @@ test-mysql: $(READY) ## Run the tests on MySQL, fetched from Debian's packages u
 	@$(PYTEST_ON_DISK) $(SHARED) -m "mysql and not slow" --must-run=mysql $(ARGS)
 
 .PHONY: test-cdc-oracles
-test-cdc-oracles: java $(READY) ## Compare how other readers decode the logs of MariaDB and MySQL; fails without them
+test-cdc-oracles: java $(READY) ## Compare what other readers make of databases' logs, Debezium's also through Kafka; fails without them
 	@tests/interop/environments $(BIN)/python
+	@[ -n "$${HEADWATER_KAFKA_JARS:-}" ] || tests/kafka-server
 	@[ -n "$${HEADWATER_MYSQLD:-}" ] || tests/mysql-server
 	@$(PYTEST_ON_DISK) -m cdc_oracles --must-run=cdc_oracles $(ARGS)
 

@@ -145,7 +145,6 @@ class Broker:
             pass
 
     def producer(self, **config: Any) -> Producer:
-        """A client that writes messages."""
-        return Producer(
-            {"bootstrap.servers": self.address, "linger.ms": 5, "log_level": 0, **config}
-        )
+        """A client that writes messages, each once and in order, as connectors do."""
+        common = {"linger.ms": 5, "log_level": 0, "enable.idempotence": True}
+        return Producer({"bootstrap.servers": self.address, **common, **config})

@@ -19,6 +19,7 @@ from headwater.cdc.kafka.events import Messages
 from headwater.cdc.kafka.json_events import json_events
 from headwater.cdc.kafka.table_rows import KafkaTableRows, definition
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.source.log_batches import LoggedRows
 from headwater.storage.errors import CorruptData, Invalid, Unsupported
 
 DEBEZIUM, CONNECT = "io.debezium", "org.apache.kafka.connect.data"
@@ -75,9 +76,9 @@ TYPES: list[tuple[Mapping[str, Any], str, list[Any], list[Any]]] = [
     (connect_type("int16"), "SMALLINT", [-32768, 32767], [-32768, 32767]),
     (connect_type("int32"), "INT", [-(2**31), 2**31 - 1], [-(2**31), 2**31 - 1]),
     (connect_type("int64"), "BIGINT", [-(2**63), 2**53 + 1], [-(2**63), 2**53 + 1]),
-    (connect_type("float32"), "FLOAT", [1.5, None], [1.5, None]),
+    (connect_type("float"), "FLOAT", [1.5, None], [1.5, None]),
     (
-        *(connect_type("float64"), "DOUBLE"),
+        *(connect_type("double"), "DOUBLE"),
         [0.1, 1e300, "Infinity", "-Infinity", 1],
         [0.1, 1e300, float("inf"), float("-inf"), 1.0],
     ),
@@ -170,7 +171,7 @@ TYPES: list[tuple[Mapping[str, Any], str, list[Any], list[Any]]] = [
     ),
     (connect_type("int32", f"{DEBEZIUM}.time.Year"), "INT", [1901, 0], [1901, 0]),
     (connect_type("int64", f"{DEBEZIUM}.time.MicroDuration"), "BIGINT", [-5], [-5]),
-    (connect_type("float64", f"{DEBEZIUM}.time.MicroDuration"), "DOUBLE", [5.5], [5.5]),
+    (connect_type("double", f"{DEBEZIUM}.time.MicroDuration"), "DOUBLE", [5.5], [5.5]),
     (connect_type("int64", f"{DEBEZIUM}.time.NanoDuration"), "BIGINT", [5], [5]),
     (connect_type("bytes", f"{DEBEZIUM}.data.Bits", length="9"), "BYTES", ["AQE="], [b"\x01\x01"]),
     *(
@@ -178,7 +179,7 @@ TYPES: list[tuple[Mapping[str, Any], str, list[Any], list[Any]]] = [
         for name in (
             *("time.ZonedTime", "time.Interval", "time.IsoDate", "time.IsoTime"),
             *("time.IsoTimestamp", "data.Enum", "data.EnumSet", "data.Json", "data.Ltree"),
-            *("data.TsVector", "data.Uuid", "data.Xml"),
+            *("data.Tsvector", "data.Uuid", "data.Xml"),
         )
     ),
     *(
@@ -220,8 +221,8 @@ TYPES: list[tuple[Mapping[str, Any], str, list[Any], list[Any]]] = [
             [[1.5, 2.0]],
         )
         for name, item, lake in (
-            ("FloatVector", "float32", "FLOAT"),
-            ("DoubleVector", "float64", "DOUBLE"),
+            ("FloatVector", "float", "FLOAT"),
+            ("DoubleVector", "double", "DOUBLE"),
         )
     ),
 ]
@@ -239,7 +240,7 @@ def test_values(
 
 
 def test_not_a_number_is_one() -> None:
-    _, (value, absent) = decoded(connect_type("float64"), "NaN", None)
+    _, (value, absent) = decoded(connect_type("double"), "NaN", None)
     assert value != value
     assert absent is None
 
@@ -317,18 +318,46 @@ def test_instants_beyond_the_lake_may_be_null() -> None:
     assert values == [None, INSTANT.replace(tzinfo=UTC)]
 
 
-def test_a_column_without_a_schema_is_text() -> None:
+def decoded_without_schema(value: object) -> LoggedRows:
+    """A row whose column ``v`` has a value, of a message without a schema."""
     event = {
         "before": None,
-        "after": {"id": 1, "v": {"a": [1.10]}},
+        "after": {"id": 1, "v": value},
         "source": {"db": "shop", "table": "t"},
         "op": "c",
     }
-    (group,) = json_events(messages([(b'{"id": 1}', json.dumps(event).encode())])).groups
+    text = json.dumps(event, separators=(",", ":")).encode()
+    (group,) = json_events(messages([(b'{"id": 1}', text)])).groups
     source = definition(group)
     assert [str(column.type) for column in source.columns] == ["STRING NOT NULL", "STRING"]
-    rows = KafkaTableRows(["id", "v"], [[group]])
-    (logged,) = rows.decoded(source, BadDates.FAIL)
-    assert logged.rows.to_pylist() == [{"id": "1", "v": '{"a": [1.1]}'}]
+    (logged,) = KafkaTableRows(["id", "v"], [[group]]).decoded(source, BadDates.FAIL)
+    return logged
+
+
+def test_a_column_without_a_schema_is_text() -> None:
+    logged = decoded_without_schema({"a": [1.10]})
+    assert logged.rows.to_pylist() == [{"id": "1", "v": '{"a":[1.1]}'}]
     assert logged.kinds.to_pylist() == [0]
     assert logged.rows.schema.field("id").type == pa.string()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "__debezium_unavailable_value",
+        encoded(b"__debezium_unavailable_value"),
+        b"__debezium_unavailable_value".hex(),
+        ["__debezium_unavailable_value"],
+        list(b"__debezium_unavailable_value"),
+    ],
+)
+def test_a_value_without_a_schema_that_was_left_out_is_rejected(sent: object) -> None:
+    with pytest.raises(Invalid, match="TOAST"):
+        decoded_without_schema(sent)
+
+
+def test_an_array_of_instants_that_no_row_has() -> None:
+    instants = connect_type("string", f"{DEBEZIUM}.time.ZonedTimestamp")
+    type_ = {**connect_type("array"), "items": instants}
+    lake = "ARRAY<TIMESTAMP(6) WITH LOCAL TIME ZONE>"
+    assert decoded(type_, None, []) == (lake, [None, []])

@@ -61,13 +61,15 @@ _NAMED: Mapping[str, Mapping[str, str]] = {
         "io.debezium.data.EnumSet": "STRING",
         "io.debezium.data.Json": "STRING",
         "io.debezium.data.Ltree": "STRING",
-        "io.debezium.data.TsVector": "STRING",
+        "io.debezium.data.Tsvector": "STRING",
         "io.debezium.data.Uuid": "STRING",
         "io.debezium.data.Xml": "STRING",
     },
     "bytes": {"io.debezium.data.Bits": "BYTES"},
     "struct": {_VARIABLE_DECIMAL: "STRING", **dict.fromkeys(_GEOMETRIES, "BYTES")},
 }
+# What the converter for JSON calls them.
+_JSON_BASES = {"float": "float32", "double": "float64"}
 _ARRAYS = ("io.debezium.data.FloatVector", "io.debezium.data.DoubleVector")
 
 
@@ -183,6 +185,7 @@ def json_schema(text: str, where: str, *, is_envelope: bool) -> RecordSchema:
 def _type(field: Json, where: str) -> ConnectType:
     known = _mapping(field, where)
     base, name = str(known.get("type")), str(known.get("name") or "")
+    base = _JSON_BASES.get(base, base)
     parameters = _mapping(known.get("parameters") or {}, where)
     item = _type(known.get("items"), where) if base == "array" else None
     scale = precision = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +19,16 @@ from headwater.storage.types.data_type import ArrayType, DataType, to_arrow
 __all__ = ["arrow_base", "column_values", "decoded_base64"]
 
 _PLACEHOLDER = "__debezium_unavailable_value"
+# As text: also what an option of the connector makes of bytes, and arrays without a schema.
+_PLACEHOLDERS = pa.array(
+    [
+        _PLACEHOLDER,
+        _PLACEHOLDER.encode().hex(),
+        base64.b64encode(_PLACEHOLDER.encode()).decode(),
+        f'["{_PLACEHOLDER}"]',
+        json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":")),
+    ]
+)
 _MAX_BYTES = {16: 38, 32: 76}
 _MILLIS_PER_DAY = 86_400_000
 _ARROW = {
@@ -97,8 +109,11 @@ def _meant(values: pa.Array, type_: ConnectType, lake: DataType, bad_dates: BadD
 
 def _check_available(values: pa.Array, type_: ConnectType) -> None:
     """Raise Invalid if a value was left out of the source's log, and is not here."""
-    mark = _PLACEHOLDER.encode() if type_.base == "bytes" else _PLACEHOLDER
-    if pc.any(pc.equal(values, pa.scalar(mark, values.type))).as_py():
+    if type_.base == "bytes":
+        is_left_out = pc.equal(values, pa.scalar(_PLACEHOLDER.encode(), values.type))
+    else:
+        is_left_out = pc.is_in(values, _PLACEHOLDERS)
+    if pc.any(is_left_out).as_py():
         raise _unavailable()
 
 
@@ -121,7 +136,7 @@ def _instants(values: pa.Array, bad_dates: BadDates) -> pa.Array:
     is_instant = pc.match_substring_regex(values, _INSTANT)
     if bad_dates is BadDates.NULL:
         values = pc.if_else(pc.fill_null(is_instant, False), values, None)
-    elif not pc.all(pc.fill_null(is_instant, True)).as_py():
+    elif not pc.all(pc.fill_null(is_instant, True), min_count=0).as_py():
         wrong = values.filter(pc.fill_null(pc.invert(is_instant), False))[0]
         raise Invalid(
             f"the lake does not have the instant '{wrong}'; choose the option bad-dates: null"
