@@ -121,6 +121,29 @@ def test_what_is_kept_besides_plans(lake: Lake, state: PipelineState) -> None:
     assert (again.log_file(), again.tagged()) == ("1/1764377081/log.000003", [100, 200])
     again.save_log_file(None)
     assert PipelineState.open(lake, "lake", "shop").log_file() is None
+    # A plan may come with it, in one commit.
+    snapshots = len(lake.table(f"lake.{STATE_TABLE}").snapshots())
+    again.record(SECOND, log_file="1/1764377081/log.000004")
+    assert len(lake.table(f"lake.{STATE_TABLE}").snapshots()) == snapshots + 1
+    last = PipelineState.open(lake, "lake", "shop")
+    assert (last.plan(), last.log_file()) == (SECOND, "1/1764377081/log.000004")
+
+
+def test_what_a_process_wrote_is_known_to_it(lake: Lake, state: PipelineState) -> None:
+    """It does not read it again, and it reads what others wrote."""
+    other = PipelineState.open(lake, "lake", "shop")
+    state.record(FIRST)
+    assert state.plan() == other.plan() == FIRST
+    state.save_log_file("1/1764377081/log.000003")
+    state.request("stop", "")
+    other.request("resnapshot:a", "replace")
+    for each in (state, other):
+        assert each.log_file() == "1/1764377081/log.000003"
+        assert each.requests() == {"stop": "", "resnapshot:a": "replace"}
+    state.answer("stop", "resnapshot:a")
+    other.save_log_file(None)
+    for each in (state, other):
+        assert (each.plan(), each.log_file(), each.requests()) == (FIRST, None, {})
 
 
 def test_the_first_plan_under_a_number_counts(lake: Lake, state: PipelineState) -> None:

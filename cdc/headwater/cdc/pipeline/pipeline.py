@@ -260,19 +260,19 @@ class _Session:
         if plan.start not in (None, plan.end) and _has(plan, states):
             self._state.record(replace(plan, number=plan.number + 1, start=plan.end), _EMPTY_BATCH)
 
-    def _check_log(self, reader: LogReader) -> None:
-        """Check that what is read is of the log that was read before.
+    def _checked_log(self, reader: LogReader) -> str | None:
+        """Check that what is read is of the log that was read before; its file, if that is new.
 
         Raises:
             Conflict: The source has begun another log.
         """
         file = reader.log_file
         if file is None or file == self._log_file:
-            return
+            return None
         if self._log_file is not None:
             self._source.check_log_file(self._log_file, reader.position, is_read=True)
-        self._state.save_log_file(file)
         self._log_file = file
+        return file
 
     # Batches ----------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class _Session:
         """Commit what an earlier process planned, and perhaps did not commit."""
         self._follow(reader, states)
         batch = reader.read_until(self._source.parse(plan.end))
-        self._check_log(reader)
+        self._save_log_file(self._checked_log(reader))
         states, parts = self._catching_up.read_planned(states)
         # Ranges are read behind the batch: nothing in it changes their rows without an event.
         with self._commit(plan.number, states, batch.end, is_repeated=True) as commit:
@@ -304,9 +304,10 @@ class _Session:
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
-            self._check_log(reader)
+            log_file = self._checked_log(reader)
             states, parts = self._catching_up.read(states, batch.end, self._stop.is_set)
             if not self._is_worth_a_plan(plan, states, batch, commit, parts):
+                self._save_log_file(log_file)
                 if batch.ended:
                     raise Unavailable(
                         f"the source at {self._source.address} has ended its log; check that the "
@@ -328,7 +329,7 @@ class _Session:
                     ]
                 ),
             }
-            self._record(plan, properties)
+            self._record(plan, properties, log_file)
             self._recorded = monotonic()
             # A start that is interrupted from now on reads the log from here.
             reader.confirm(self._source.parse(plan.start or plan.end))
@@ -336,8 +337,12 @@ class _Session:
             self._obeyed_requests = ()
             return plan, self._committed(plan, states, batch, commit, reader, parts)
 
-    def _record(self, plan: BatchPlan, properties: Mapping[str, str]) -> None:
-        """Record a plan.
+    def _save_log_file(self, file: str | None) -> None:
+        if file is not None:
+            self._state.save_log_file(file)
+
+    def _record(self, plan: BatchPlan, properties: Mapping[str, str], log_file: str | None) -> None:
+        """Record a plan, and with it a file of the log that is new.
 
         Raises:
             Unavailable: A process that was killed has planned the batch: its request came late.
@@ -348,7 +353,7 @@ class _Session:
             "too; its plan is carried out"
         )
         try:
-            if self._state.record(plan, properties) != plan:
+            if self._state.record(plan, properties, log_file) != plan:
                 raise Unavailable(late)
         except Conflict as error:
             if self._state.plan() is None:

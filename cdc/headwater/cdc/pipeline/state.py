@@ -420,12 +420,18 @@ class PipelineState:
             tables[source] = self._parsed(_TABLE_STATE, item, value)
         return BatchPlan(bounds.number, bounds.start, bounds.end, tables)
 
-    def record(self, plan: BatchPlan, properties: Mapping[str, str] | None = None) -> BatchPlan:
+    def record(
+        self,
+        plan: BatchPlan,
+        properties: Mapping[str, str] | None = None,
+        log_file: str | None = None,
+    ) -> BatchPlan:
         """Record the plan of a batch, as one commit of its number.
 
         Args:
             plan: The plan after the last one, or the last one again.
             properties: What else the commit's snapshot has, besides the position.
+            log_file: What was read last of the source's log, if that is to be kept with the plan.
 
         Returns:
             The plan that counts: the one that a process recorded first under this number.
@@ -442,6 +448,8 @@ class PipelineState:
         items: dict[str, str | None] = {
             _PLAN: _json(_BOUNDS, _Bounds(plan.number, plan.start, plan.end))
         }
+        if log_file is not None:
+            items[_LOG_FILE] = log_file
         before = {} if last is None else last.tables
         for source, state in plan.tables.items():
             if before.get(source) != state:
@@ -555,7 +563,9 @@ class PipelineState:
 
     def _write(self, items: Mapping[str, str | None]) -> None:
         kinds = ["-D" if value is None else "+U" for value in items.values()]
-        self._table.write(self._rows(items), pa.array(kinds))
+        written = self._table.write(self._rows(items), pa.array(kinds))
+        if written is not None:
+            self._wrote(written, items, [item for item, value in items.items() if value is None])
 
     def _rows(self, items: Mapping[str, str | None]) -> pa.Table:
         return pa.table(
