@@ -30,6 +30,7 @@ from benchmarks.engine.turns import (
     one_by_one,
 )
 from benchmarks.measurement import Measurement
+from headwater.storage.process_memory import ARROW_KEEPS_MEMORY
 
 __all__ = ["ChangeDataCapture"]
 
@@ -252,7 +253,9 @@ class ChangeDataCapture:
             "table": f"{DATABASE}.t",
             "batch_bytes": str(batch_bytes),
         }
-        return Side(step, folder, package=_PACKAGE, more=more)
+        # As `headwater cdc` does.
+        environment = ARROW_KEEPS_MEMORY
+        return Side(step, folder, package=_PACKAGE, more=more, environment=environment)
 
     def _new_lakes(self, server: MariaDB) -> list[Path]:
         """A lake for each turn, whose pipeline has read the table and goes on with its log."""

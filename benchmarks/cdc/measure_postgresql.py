@@ -23,6 +23,7 @@ from headwater.cdc.postgres.log_stream import LogStream
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.server import Address
 from headwater.cdc.postgres.slots import LogSource, create_slot
+from headwater.storage.process_memory import ARROW_KEEPS_MEMORY
 
 __all__ = ["PostgresCapture"]
 
@@ -208,7 +209,9 @@ class PostgresCapture:
 
     def _pipeline(self, step: str, url: str, folder: Callable[[], Path], size: int) -> Side:
         more = {"url": url, "table": "public.t", "batch_bytes": str(size)}
-        return Side(step, folder, package=_PACKAGE, more=more)
+        # As `headwater cdc` does.
+        environment = ARROW_KEEPS_MEMORY
+        return Side(step, folder, package=_PACKAGE, more=more, environment=environment)
 
     def _new_lake(self, url: str, name: str) -> Path:
         """A lake whose pipeline has read the table and goes on with its log."""

@@ -8,6 +8,7 @@ library: in turns it is not counted.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,7 @@ class Side:
         client: ``headwater``, or the name of another client's environment.
         package: The package of the client's module.
         more: What else the step takes.
+        environment: Variables of the client's process.
     """
 
     step: str
@@ -52,6 +54,7 @@ class Side:
     client: str = "headwater"
     package: str = "benchmarks.engine"
     more: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def request(self) -> dict[str, str]:
         """The request to the client; makes the table."""
@@ -111,9 +114,15 @@ class Client:
     Args:
         name: As in `Side`.
         package: As in `Side`.
+        environment: As in `Side`.
     """
 
-    def __init__(self, name: str, package: str = "benchmarks.engine") -> None:
+    def __init__(
+        self,
+        name: str,
+        package: str = "benchmarks.engine",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._name = name
         if name == "headwater":
             command = [sys.executable, "-m", f"{package}.client"]
@@ -128,6 +137,7 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
 
     def __enter__(self) -> Client:
@@ -160,6 +170,10 @@ class Client:
         raise RuntimeError(f"{self._name} failed at {request}:\n{self._errors.read()[-2000:]}")
 
 
+def _client(side: Side) -> Client:
+    return Client(side.client, side.package, side.environment)
+
+
 def ask(request: Mapping[str, object], package: str = "benchmarks.engine") -> dict[str, float]:
     """Headwater's answer to one request, by a process of its own."""
     with Client("headwater", package) as client:
@@ -172,7 +186,7 @@ def one_by_one(side: Side, rounds: int, say: Callable[[str], None]) -> Run:
     for number in range(rounds):
         request = side.request()
         say(f"{side.client}: {side.step}, {Path(request['folder']).name}, round {number + 1}")
-        with Client(side.client, side.package) as client:
+        with _client(side) as client:
             run.add(client.ask(request))
     return run
 
@@ -181,7 +195,7 @@ def in_turns(sides: Sequence[Side], rounds: int, say: Callable[[str], None]) -> 
     """Runs of some sides in turns, each side in one process; a first turn is not counted."""
     runs = [Run() for _ in sides]
     with ExitStack() as stack:
-        clients = [stack.enter_context(Client(side.client, side.package)) for side in sides]
+        clients = [stack.enter_context(_client(side)) for side in sides]
         for number in range(rounds + 1):
             say(f"{' and '.join(f'{one.client}: {one.step}' for one in sides)}, turn {number}")
             for side, client, run in zip(sides, clients, runs, strict=True):

@@ -21,6 +21,31 @@ def faults():
 before = faults()
 print(faults() - before)
 """
+ARROW_FAULTS = """
+import resource, time
+from headwater.storage.process_memory import keep_released_memory
+
+if {0}:
+    keep_released_memory()
+import pyarrow as pa
+
+def fill(rows, count):
+    return [pa.repeat(pa.scalar(1), rows) for _ in range(count)]
+
+def batch():
+    rows = fill(1 << 17, 64)
+    rows.clear()
+    # Arrow returns memory with a call that comes later.
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        fill(1 << 15, 1)
+
+batch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    batch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 GARBAGE = """
 import gc, weakref
 from headwater.storage.process_memory import keep_objects
@@ -51,6 +76,11 @@ def test_released_memory_is_kept_or_returned() -> None:
     # Large pages are at most 2 MiB: a block that is mapped again has 12 of them at least.
     assert returned >= 12 * ROUNDS
     assert kept < ROUNDS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Arrow's allocator on Linux")
+def test_memory_that_arrow_releases_is_kept() -> None:
+    assert int(printed(ARROW_FAULTS.format(True))) < 100 < int(printed(ARROW_FAULTS.format(False)))
 
 
 def test_objects_that_are_kept_are_not_looked_through() -> None:

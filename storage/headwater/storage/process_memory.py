@@ -1,4 +1,4 @@
-"""How a process that runs for long uses memory: settings of Python's collector and of glibc.
+"""How a process that runs for long uses memory: settings of Python's collector, glibc and Arrow.
 
 They are for whole processes: a library that sets them would surprise the program that uses it.
 """
@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
-__all__ = ["keep_objects", "keep_released_memory", "return_large_blocks"]
+__all__ = ["ARROW_KEEPS_MEMORY", "keep_objects", "keep_released_memory", "return_large_blocks"]
+
+ARROW_KEEPS_MEMORY: Mapping[str, str] = MappingProxyType({"MIMALLOC_PURGE_DELAY": "10000"})
+"""Variables with which Arrow's allocator keeps released memory, in ms: from batch to batch."""
 
 # Objects made before they are looked through for garbage: some hundred requests' worth.
 _GARBAGE_THRESHOLD = 10_000
@@ -40,12 +46,16 @@ def return_large_blocks() -> None:
 
 
 def keep_released_memory() -> None:
-    """Have glibc keep memory that is released, for blocks that follow.
+    """Have glibc and Arrow keep memory that is released, for blocks that follow.
 
     The system clears each page that it hands out, which takes longer than what is done with it.
+    Arrow's allocator reads variables when it is loaded, so this comes before `import pyarrow`;
+    those that the environment has stay as they are.
     """
     _set_option(_M_MMAP_THRESHOLD, _MAX_MAPPED_BLOCK_BYTES)
     _set_option(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    for name, value in ARROW_KEEPS_MEMORY.items():
+        os.environ.setdefault(name, value)
 
 
 def _set_option(option: int, value: int) -> None:

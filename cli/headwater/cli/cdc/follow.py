@@ -334,10 +334,9 @@ def _follow(lake: Lake, command: str, options: PipelineOptions, interval: float)
     from headwater.cdc.service.display import show
     from headwater.cdc.service.metrics import serving_metrics
     from headwater.cdc.service.running import start
-    from headwater.storage.process_memory import keep_objects, keep_released_memory
+    from headwater.storage.process_memory import keep_objects
 
     keep_objects()
-    keep_released_memory()
     with (
         spark_executor(options.spark, command) as executor,
         start(lake, options, executor) as pipeline,
