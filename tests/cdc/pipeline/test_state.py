@@ -137,13 +137,13 @@ def test_what_a_process_wrote_is_known_to_it(lake: Lake, state: PipelineState) -
     state.save_log_file("1/1764377081/log.000003")
     state.request("stop", "")
     other.request("resnapshot:a", "replace")
-    for each in (state, other):
-        assert each.log_file() == "1/1764377081/log.000003"
-        assert each.requests() == {"stop": "", "resnapshot:a": "replace"}
+    for process in (state, other):
+        assert process.log_file() == "1/1764377081/log.000003"
+        assert process.requests() == {"stop": "", "resnapshot:a": "replace"}
     state.answer("stop", "resnapshot:a")
     other.save_log_file(None)
-    for each in (state, other):
-        assert (each.plan(), each.log_file(), each.requests()) == (FIRST, None, {})
+    for process in (state, other):
+        assert (process.plan(), process.log_file(), process.requests()) == (FIRST, None, {})
 
 
 def test_the_first_plan_under_a_number_counts(lake: Lake, state: PipelineState) -> None:

@@ -154,19 +154,6 @@ def test_a_loss_is_refused_and_names_the_column(kind: Json, values: pa.Array) ->
         one(kind, values)
 
 
-def test_digits_of_times_are_counted_in_values_alone() -> None:
-    """What lies below nulls, and beside a slice, does not count; negative values do."""
-    numbers = np.array([7, -300, 1, 0, 200, 7], np.int64)
-    valid = pa.py_buffer(np.packbits([1, 1, 0, 1, 1, 1], bitorder="little"))
-    values = pa.Array.from_buffers(pa.timestamp("us"), len(numbers), [valid, pa.py_buffer(numbers)])
-    assert one("TIMESTAMP(4)", values.slice(1, 4)) == values.slice(1, 4).to_pylist()
-    for wrong, count in ((values, 2), (values.slice(1), 1), (values.slice(0, 3), 1)):
-        with pytest.raises(Invalid, match=f"but {count} values are longer or more precise"):
-            one("TIMESTAMP(4)", wrong)
-    with pytest.raises(Invalid, match="but 3 values are longer or more precise"):
-        one("TIMESTAMP(4)", pa.array([-301, -1, 2**62 + 1, -300], pa.timestamp("us")))
-
-
 def test_nan_survives_a_narrowing_that_loses_nothing() -> None:
     (value,) = one("FLOAT", pa.array([float("nan")]))
     assert isinstance(value, float)
