@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -143,6 +143,11 @@ class Broker:
             future.result(30)
         while name in admin.list_topics(timeout=30).topics:
             pass
+
+    def consumer(self) -> Consumer:
+        """A client that reads messages, and is in a group of its own."""
+        group = uuid.uuid4().hex
+        return Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
 
     def producer(self, **config: Any) -> Producer:
         """A client that writes messages, each once and in order, as connectors do."""

@@ -16,6 +16,8 @@ from tests.cdc.kafka.connector import Column, EventTable, connect_type
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
+from headwater.cdc.service.options import PipelineOptions
+from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.client import Lake, connect
 from headwater.client.cdc import FollowOptions
 
@@ -117,6 +119,11 @@ class Follower:
                 {name: row.get(name) for name in names} for _, row in sorted(table.rows.items())
             ]
             assert self.rows(table.name.table) == expected
+
+    def verdicts(self) -> Iterator[TableVerdict]:
+        """The comparison of the lake's tables with their topics."""
+        options = PipelineOptions.parse(self.settings())
+        return verify(self.lake, options.address(), options.settings())
 
     def states(self) -> dict[str, TableState]:
         """The tables' states."""

@@ -81,7 +81,7 @@ def _bytes(ours: Any, theirs: Any) -> bool:
 
 
 def _day(ours: Any, theirs: Any) -> bool:
-    return str(ours).removesuffix("Z") == theirs.isoformat()
+    return bool(str(ours).removesuffix("Z") == theirs.isoformat())
 
 
 def _span(value: Any) -> timedelta:

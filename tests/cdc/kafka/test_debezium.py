@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from sqlalchemy import make_url
 from tests.cdc.kafka.broker import Broker
 from tests.cdc.kafka.connect_worker import ConnectWorker
@@ -18,7 +18,10 @@ from tests.cdc.postgres.conftest import PostgresDatabase, logical_server, postgr
 from tests.cdc.source_logs import SourceServer
 from tests.cdc.waiting import until
 
+from headwater.cdc.service.options import PipelineOptions
+from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.client import Lake, connect
+from headwater.client.cdc import FollowOptions
 
 __all__ = ["logical_server", "postgres"]  # fixtures
 
@@ -203,8 +206,7 @@ class Connectors:
     def await_rows(self, table: str) -> None:
         """Wait until each has sent a row of a table."""
         left = {f"{self.prefix(mode)}.{self._database.namespace}.{table}": mode for mode in MODES}
-        config = {"bootstrap.servers": self._broker.address, "group.id": self._prefix}
-        consumer = Consumer({**config, "log_level": 0})
+        consumer = self._broker.consumer()
 
         def have_come() -> bool:
             for mode in left.values():
@@ -236,20 +238,26 @@ class Followers:
 
     def once(self, lake: Lake, mode: str) -> bool:
         """Follow all that is in the topics; whether no table is quarantined."""
+        return lake.cdc.kafka(once=True, **self._settings(mode)).wait(120)
+
+    def verdicts(self, lake: Lake, mode: str) -> Iterator[TableVerdict]:
+        """The comparison of the lake's tables with the topics."""
+        options = PipelineOptions.parse(self._settings(mode))
+        return verify(lake, options.address(), options.settings())
+
+    def _settings(self, mode: str) -> FollowOptions:
         conf = {"topic-pattern": f"{self._connectors.prefix(mode)}[.].*"}
         conf["value.format"] = "debezium-json"
         if mode == "avro":
             conf |= {"value.format": "debezium-avro", "schema.registry.url": self._registry.url}
-        pipeline = lake.cdc.kafka(
-            source=f"kafka://{self._broker.address}",
-            include=[f"{self._database.namespace}.*"],
-            exclude=[f"{self._database.namespace}.the_*"],
-            target=mode,
-            name=mode,
-            once=True,
-            kafka_conf=conf,
-        )
-        return pipeline.wait(120)
+        return {
+            "source": f"kafka://{self._broker.address}",
+            "include": [f"{self._database.namespace}.*"],
+            "exclude": [f"{self._database.namespace}.the_*"],
+            "target": mode,
+            "name": mode,
+            "kafka_conf": conf,
+        }
 
 
 def differences(database: Database, lake: Lake, mode: str) -> list[str]:
@@ -337,6 +345,8 @@ def test_the_lake_has_the_rows_of_the_database(
         emptied = lake.table(f"{mode}.emptied").scan().to_arrow().column("id").to_pylist()
         is_emptied = options.get("skipped.operations") != "t"
         assert list(map(str, emptied)) == (["3"] if is_emptied else ["1", "2", "3"])
+        for verdict in followers.verdicts(lake, mode):
+            assert verdict.is_equal, (mode, verdict)
     assert problems == []
 
 

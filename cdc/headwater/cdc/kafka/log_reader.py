@@ -196,31 +196,63 @@ class KafkaLogReader:
         The batch has no changes: those in it were applied before it was planned.
         """
         assert isinstance(end, TopicPosition)
-        goal = {
+        goal = self._left(end)
+        self._assign_until(goal)
+        while not self._buffer.has_reached(goal):
+            self._consume_until(goal)
+        decoded = _Decoded(end)
+        for chunk in self._buffer.taken().chunks(_CHUNK_BYTES):
+            self._add(decoded, chunk, self._decode(chunk))
+        self._assign(end)
+        return self._ended(decoded)
+
+    def batches_until(self, end: TopicPosition) -> Iterator[LogBatch]:
+        """Read the messages up to a position in batches that fit into memory.
+
+        They have truncations, and no changes of columns.
+
+        Raises:
+            CorruptData, NotFound, Unavailable: See `read_batch`.
+        """
+        goal = self._left(end)
+        self._assign_until(goal)
+        while left := self._left(end):
+            while self._buffer.size < self._memory_bytes and not self._buffer.has_reached(left):
+                self._consume_until(goal)
+            decoded, truncation = self._decoded_until_truncation()
+            if truncation is not None and not decoded.messages:
+                changes = [Truncate(truncation)]
+                yield LogBatch(self._position, self._position, changes=changes)
+                continue
+            yield self._ended(decoded)
+
+    def _left(self, end: TopicPosition) -> dict[Partition, int]:
+        """The partitions that are not read up to a position yet."""
+        return {
             at: offset
             for at, offset in end.partitions().items()
             # A topic that the start lacks begins where the batch has it.
             if at[0] in self._position.topics
             and offset > self._position.topics[at[0]].offset(at[1])
         }
+
+    def _assign_until(self, goal: Mapping[Partition, int]) -> None:
+        """Read partitions that are to be read up to some offsets."""
         starts = {at: self._position.topics[at[0]].offset(at[1]) for at in goal}
         self._buffer.clear()
         self._buffer.read = set(goal)
         self._consumer.assign([TopicPartition(*at, offset) for at, offset in starts.items()])
-        while not self._buffer.has_reached(goal):
-            self._consume(_WAIT_SECONDS)
-            self._buffer.drop_from(goal)
-            for at, offset in self._buffer.ended_before(goal).items():
-                raise CorruptData(
-                    f"{self._cluster.address}: partition {at[1]} of topic '{at[0]}' ends at "
-                    f"offset {offset}, before {goal[at]}, which was read: its broker has lost "
-                    f"messages; {_START_AGAIN}"
-                )
-        decoded = _Decoded(end)
-        for chunk in self._buffer.taken().chunks(_CHUNK_BYTES):
-            self._add(decoded, chunk, self._decode(chunk))
-        self._assign(end)
-        return self._ended(decoded)
+
+    def _consume_until(self, goal: Mapping[Partition, int]) -> None:
+        """Take what has come and is before some offsets."""
+        self._consume(_WAIT_SECONDS)
+        self._buffer.drop_from(goal)
+        for at, offset in self._buffer.ended_before(goal).items():
+            raise CorruptData(
+                f"{self._cluster.address}: partition {at[1]} of topic '{at[0]}' ends at offset "
+                f"{offset}, before {goal[at]}, which was read: its broker has lost messages; "
+                f"{_START_AGAIN}"
+            )
 
     def read_on(
         self, batch: LogBatch, end: Position, seconds: float

@@ -12,10 +12,11 @@ from headwater.cdc.kafka.cluster import Cluster
 from headwater.cdc.kafka.options import KafkaOptions, StartupMode
 from headwater.cdc.kafka.positions import Partition, TopicOffsets, TopicPosition
 from headwater.cdc.model.tables import TableName
-from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable
+from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable, Unsupported
 
 __all__ = ["Topics", "TopicsFound"]
 
+_ASK_DATABASE = "compare the lake with the database behind the connector"
 _START_AGAIN = "begin again where the topics begin now: headwater cdc resnapshot --all --replace"
 
 
@@ -199,6 +200,45 @@ class Topics:
                     f"topic '{name}', partition {at}, ends at offset {end} at {where}, and was "
                     f"read until {offset}: its broker has lost messages; {_START_AGAIN}"
                 )
+
+    def beginning(self, end: TopicPosition) -> TopicPosition:
+        """The position from which on all messages are there that the pipeline has read.
+
+        Args:
+            end: The position that it has read up to.
+
+        Raises:
+            Conflict, NotFound: See `check_holds`.
+            Unsupported: It has read more, or not from the beginning.
+        """
+        where = f"the source at {self._cluster.address}"
+        if self._options.mode is not StartupMode.EARLIEST:
+            raise Unsupported(
+                f"tables cannot be compared with topics of {where}: the pipeline does not begin "
+                f"where they begin (scan.startup.mode is '{self._options.mode}'); {_ASK_DATABASE}"
+            )
+        self.check_holds(end)
+        partitions = {
+            (name, at) for name, topic in end.topics.items() for at in range(len(topic.offsets))
+        }
+        for name in sorted(end.topics.keys() - self._counts.keys()):
+            raise NotFound(
+                f"tables cannot be compared: topic '{name}' is not at {where} any more; "
+                f"{_ASK_DATABASE}"
+            )
+        firsts = self._cluster.offsets(partitions, OffsetSpec.earliest())
+        for (name, at), first in sorted(firsts.items()):
+            if first:
+                raise Unsupported(
+                    f"tables cannot be compared with topics of {where}: partition {at} of topic "
+                    f"'{name}' begins at offset {first}, as messages before it were removed; "
+                    f"{_ASK_DATABASE}"
+                )
+        topics = {
+            name: TopicOffsets(topic.id, (0,) * len(topic.offsets))
+            for name, topic in end.topics.items()
+        }
+        return TopicPosition(end.cluster, topics)
 
     def require(self) -> None:
         """Check that there is a topic.

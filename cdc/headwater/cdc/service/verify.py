@@ -6,7 +6,7 @@ position. Keys that differ are looked up in the log between the two; what still 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
+from headwater.cdc.kafka.positions import TopicPosition
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -29,6 +30,7 @@ from headwater.cdc.service.compared_ranges import (
     new_comparison,
 )
 from headwater.cdc.service.sources import Address, SourceKind, open_source, source_kind
+from headwater.cdc.service.topic_comparison import TopicTable, compare_with_topics
 from headwater.cdc.sink.appended_rows import APPENDED_KIND, row_weights
 from headwater.cdc.sink.multisets import MultisetComparison
 from headwater.cdc.sink.row_mapping import RowMapping
@@ -58,6 +60,8 @@ _PIECE_KEYS = 100_000
 _TABLES_AT_ONCE = 4
 # A table that changes all the time is looked at again for the keys that differ.
 _ATTEMPTS = 5
+# Tables that are compared with topics at once; each has files of its own.
+_TABLES_OF_TOPICS = 8
 _MEMORY_BYTES = 64 << 20
 _NO_KEYS = pa.table({"difference": pa.array([], pa.string())})
 
@@ -101,7 +105,8 @@ def verify(
     Raises:
         NotFound: The pipeline has no state in the lake.
         Unavailable: The source or the lake is not there.
-        Unsupported: The source is Kafka, which has no rows to compare with.
+        Unsupported: The source is Kafka, and its topics do not have all messages, or tasks are to
+            be run elsewhere.
     """
     state = PipelineState.open(lake, settings.target, settings.name)
     plan = state.plan()
@@ -115,12 +120,17 @@ def verify(
         for escaped in sorted(plan.tables)
         if plan.tables[escaped].phase is not TablePhase.GONE
     ]
-    if source_kind(settings.source) is SourceKind.KAFKA:
-        raise Unsupported(
-            f"tables of the source at {address} cannot be compared: it is Kafka, which cannot be "
-            "asked for a table's rows; compare the lake with the database behind the connector"
-        )
     pipeline = _Pipeline(lake, address, settings, state, executor, Lock())
+    if source_kind(settings.source) is SourceKind.KAFKA:
+        if executor is not None:
+            raise Unsupported(
+                "the source is Kafka, whose topics are not compared with Spark; leave --spark out"
+            )
+        with closing(open_source(address, settings)) as source:
+            for begin in range(0, len(names), _TABLES_OF_TOPICS):
+                part = names[begin : begin + _TABLES_OF_TOPICS]
+                yield from _compared_with_topics(pipeline, source, part)
+        return
     if executor is None:
         with closing(open_source(address, settings)) as source:
             for name in names:
@@ -133,6 +143,33 @@ def verify(
 
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         yield from pool.map(verdict, names)
+
+
+def _compared_with_topics(
+    pipeline: _Pipeline, source: Source, names: Sequence[TableName]
+) -> Iterator[TableVerdict]:
+    """Compare tables with what the messages of topics leave of them."""
+    tables: dict[TableName, TopicTable] = {}
+    problems: dict[TableName, str] = {}
+    for name in names:
+        try:
+            whole, base, state = _Verification(pipeline, source, name).opened()
+        except Conflict as error:
+            problems[name] = error.message
+            continue
+        if state.is_appended:
+            problems[name] = (
+                f"table {name} has no key and is appended to, so that its rows cannot be compared "
+                "with messages; compare the lake with the database behind the connector"
+            )
+            continue
+        assert isinstance(base, TopicPosition)
+        tables[name] = TopicTable(whole, base)
+    for name, problem in problems.items():
+        yield TableVerdict(name, 0, 0, _NO_KEYS, problem)
+    for name, result in compare_with_topics(source, pipeline.settings, tables):
+        keys = _NO_KEYS if result.keys is None else result.keys
+        yield TableVerdict(name, result.source_rows, result.lake_rows, keys, result.problem)
 
 
 @dataclass(frozen=True)
@@ -193,6 +230,32 @@ class _Verification:
         Raises:
             Conflict: The table is being read again, or its columns change.
         """
+        whole, base, state = self.opened()
+        if state.is_appended:
+            with self._pipeline.log:
+                return self._differing_rows(whole, base)
+        pieces, left = [], [whole]
+        if among is not None:
+            pieces, left = [among], []
+        elif self._pipeline.executor is not None:
+            pieces, left = self._compared_by_tasks(self._pipeline.executor, whole, base)
+        differing = _NO_KEYS
+        with self._source.consistent_read(base) as read:
+            read.check(whole.source_table)
+            for keys in chain(pieces, *(self._compared(read, part) for part in left)):
+                if keys.num_rows:
+                    still = self._looked_up(read, whole, keys, base)
+                    differing = pa.concat_tables([differing, still], promote_options="default")
+                if differing.num_rows >= _SHOWN_KEYS:
+                    break
+        return differing
+
+    def opened(self) -> tuple[RangeComparison, Position, TableState]:
+        """The table of the lake, the position that it has, and its state.
+
+        Raises:
+            Conflict: The table is being read again, or its columns change.
+        """
         plan = self._state.plan()
         assert plan is not None
         state = plan.tables.get(self._name.escaped)
@@ -220,24 +283,7 @@ class _Verification:
             scan=scan,
             part=KeyRange(),
         )
-        if state.is_appended:
-            with self._pipeline.log:
-                return self._differing_rows(whole, base)
-        pieces, left = [], [whole]
-        if among is not None:
-            pieces, left = [among], []
-        elif self._pipeline.executor is not None:
-            pieces, left = self._compared_by_tasks(self._pipeline.executor, whole, base)
-        differing = _NO_KEYS
-        with self._source.consistent_read(base) as read:
-            read.check(source_table)
-            for keys in chain(pieces, *(self._compared(read, part) for part in left)):
-                if keys.num_rows:
-                    still = self._looked_up(read, whole, keys, base)
-                    differing = pa.concat_tables([differing, still], promote_options="default")
-                if differing.num_rows >= _SHOWN_KEYS:
-                    break
-        return differing
+        return whole, base, state
 
     def _base(self, latest: Snapshot | None, table: Table, plan: BatchPlan) -> Position:
         """The position that the table has at its latest snapshot."""
