@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -35,6 +36,11 @@ from headwater.cdc.kafka.values import arrow_base, decoded_base64
 from headwater.storage.errors import CorruptData, Unsupported
 
 __all__ = ["json_events", "json_tombstones"]
+
+# Around the schema of a message, as Kafka Connect's converter writes it.
+_HEAD, _MIDDLE = b'{"schema":', b',"payload":'
+# More are slower to find.
+_MAX_PREFIXES = 100
 
 
 class JsonImage:
@@ -70,17 +76,17 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
     if not len(rows):
         return Events()
     texts = [messages.values[row] or b"" for row in rows.tolist()]
-    batch = JsonBatch(texts, f"messages from {messages.place(int(rows[0]))} on")
-    envelope, schemas = _unwrapped(batch, batch.values)
-    if has_schema is not None and (schemas.is_present != has_schema).any():
-        row = int(rows[np.flatnonzero(schemas.is_present != has_schema)[0]])
+    subject = f"messages from {messages.place(int(rows[0]))} on"
+    batch, envelope, schema_codes = _unwrapped(texts, subject, is_envelope=True)
+    are_present = schema_codes.codes > 0
+    if has_schema is not None and (are_present != has_schema).any():
+        row = int(rows[np.flatnonzero(are_present != has_schema)[0]])
         raise Unsupported(
             f"{messages.place(row)}: debezium-json.schema-include is {str(has_schema).lower()}, "
             f"and the message has {'no' if has_schema else 'a'} schema; leave the option out"
         )
     members = batch.members(envelope)
     ops = batch.text(members["op"])
-    schema_codes = _Codes(batch.text(schemas))
     events = Events()
     changes = _checked_ops(messages, rows, ops, schema_codes)
     source = batch.members(members["source"].take(changes))
@@ -139,17 +145,70 @@ def json_tombstones(messages: Messages, rows: Rows) -> list[EventGroup]:
     return groups
 
 
-def _unwrapped(batch: JsonBatch, cells: Cells) -> tuple[Cells, Cells]:
+def _unwrapped(
+    texts: Sequence[bytes], subject: str, *, is_envelope: bool
+) -> tuple[JsonBatch, Cells, _Codes]:
     """What messages have, without the schema around it; and the schemas."""
-    top = batch.members(cells)
+    payloads = _payloads(texts)
+    if payloads is not None:
+        parts, codes, prefixes = payloads
+        schemas = [prefix[len(_HEAD) : -len(_MIDDLE)].decode() for prefix in prefixes]
+        try:
+            batch = JsonBatch(parts, subject)
+        except CorruptData:
+            # Perhaps they have more than both: all of each is looked at.
+            pass
+        else:
+            return batch, batch.values, _Codes(codes, schemas, is_envelope=is_envelope)
+    batch = JsonBatch(texts, subject)
+    top = batch.members(batch.values)
     payload, schema = top["payload"], top["schema"]
     is_wrapped = payload.is_present & schema.is_present
     inner = Cells(
-        np.where(is_wrapped, payload.begins, cells.begins),
-        np.where(is_wrapped, payload.ends, cells.ends),
+        np.where(is_wrapped, payload.begins, batch.values.begins),
+        np.where(is_wrapped, payload.ends, batch.values.ends),
     )
     zero = np.where(is_wrapped, 1, 0)
-    return inner, Cells(schema.begins * zero, schema.ends * zero)
+    encoded = batch.text(Cells(schema.begins * zero, schema.ends * zero)).dictionary_encode()
+    numbers = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy() + 1
+    return batch, inner, _Codes(numbers, encoded.dictionary.to_pylist(), is_envelope=is_envelope)
+
+
+def _payloads(texts: Sequence[bytes]) -> tuple[list[bytes], Rows, list[bytes]] | None:
+    """The payloads of messages that begin with their schema, as Kafka Connect writes them.
+
+    Many messages have the same schema, which is longer than they are: it is read once.
+
+    Returns:
+        The payloads, the number of each message's schema from 1 on, and what is before payloads; or
+        None where messages are otherwise.
+    """
+    array = pa.array(texts, pa.binary())
+    codes, begins = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
+    if not pc.all(pc.ends_with(array, b"}")).as_py():
+        return None
+    left, prefixes = np.arange(len(texts)), list[bytes]()
+    while len(left):
+        first = texts[int(left[0])]
+        prefix = first[: first.find(_MIDDLE) + len(_MIDDLE)]
+        if len(prefixes) == _MAX_PREFIXES or not _is_prefix(prefix):
+            return None
+        prefixes.append(prefix)
+        has_it = np.asarray(pc.starts_with(array.take(pa.array(left)), prefix))
+        codes[left[has_it]], begins[left[has_it]] = len(prefixes), len(prefix)
+        left = left[~has_it]
+    pairs = zip(texts, begins.tolist(), strict=True)
+    return [text[begin:-1] for text, begin in pairs], codes, prefixes
+
+
+@lru_cache(maxsize=1000)
+def _is_prefix(prefix: bytes) -> bool:
+    """Whether only a payload and a bracket are missing behind it."""
+    try:
+        message = json.loads(prefix + b"0}")
+    except ValueError:
+        return False
+    return prefix.startswith(_HEAD) and list(message) == ["schema", "payload"]
 
 
 def _checked_ops(messages: Messages, rows: Rows, ops: pa.Array, schemas: _Codes) -> Rows:
@@ -170,11 +229,8 @@ def _latest(batch: JsonBatch, times: Cells) -> int:
 class _Codes:
     """The schema of each message by a number; 0 without one."""
 
-    def __init__(self, texts: pa.Array, *, is_envelope: bool = True) -> None:
-        encoded = texts.dictionary_encode()
-        self._texts: list[str] = encoded.dictionary.to_pylist()
-        self._is_envelope = is_envelope
-        self.codes: Rows = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy() + 1
+    def __init__(self, codes: Rows, texts: Sequence[str], *, is_envelope: bool) -> None:
+        self.codes, self._texts, self._is_envelope = codes, texts, is_envelope
 
     def schema(self, row: int) -> RecordSchema:
         """The schema of a message; one without a name or columns where it has none."""
@@ -209,9 +265,7 @@ class _Keys:
             return
         where = f"keys of messages from {messages.place(int(rows[self._present[0]]))} on"
         texts = [keys[row] or b"" for row in self._present.tolist()]
-        self._batch = JsonBatch(texts, where)
-        self._cells, schemas = _unwrapped(self._batch, self._batch.values)
-        self._schemas = _Codes(self._batch.text(schemas), is_envelope=False)
+        self._batch, self._cells, self._schemas = _unwrapped(texts, where, is_envelope=False)
         self.codes[self._present] = self._schemas.codes + 1
 
     def schema(self, row: int) -> RecordSchema:
