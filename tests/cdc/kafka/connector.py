@@ -25,6 +25,12 @@ def connect_type(base: str, name: str = "", **parameters: str) -> dict[str, Any]
     return type_
 
 
+def _wrapped(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> bytes:
+    """A message with its schema, as Kafka Connect's JSON converter writes it."""
+    message = {"schema": schema, "payload": payload}
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table.
@@ -78,7 +84,7 @@ class EventTable:
             return json.dumps(payload).encode()
         fields = [{**column.type, "optional": False, "field": column.name} for column in columns]
         schema = {"type": "struct", "fields": fields, "name": f"server.{self.name}.Key"}
-        return json.dumps({"schema": schema, "payload": payload}).encode()
+        return _wrapped(schema, payload)
 
     def event(self, op: str, before: Row | None, after: Row | None) -> bytes:
         """The text of an event."""
@@ -103,7 +109,7 @@ class EventTable:
             "fields": [*images, {"type": "struct", "fields": [], "field": "source"}],
             "name": f"server.{self.name}.Envelope",
         }
-        return json.dumps({"schema": schema, "payload": payload}).encode()
+        return _wrapped(schema, payload)
 
     def snapshot(self, row: Row) -> None:
         """A row that a snapshot has read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -361,3 +361,86 @@ def test_an_array_of_instants_that_no_row_has() -> None:
     type_ = {**connect_type("array"), "items": instants}
     lake = "ARRAY<TIMESTAMP(6) WITH LOCAL TIME ZONE>"
     assert decoded(type_, None, []) == (lake, [None, []])
+
+
+def _spaced(message: bytes) -> bytes:
+    return json.dumps(json.loads(message)).encode()
+
+
+def _turned(message: bytes) -> bytes:
+    return json.dumps(dict(reversed(json.loads(message).items()))).encode()
+
+
+def _with_more(message: bytes) -> bytes:
+    return message.removesuffix(b"}") + b',"more":{"payload":{"op":"d"}}}'
+
+
+def _bare(message: bytes) -> bytes:
+    return json.dumps(json.loads(message)["payload"]).encode()
+
+
+@pytest.mark.parametrize(
+    "rewrites",
+    [
+        [bytes],
+        [_spaced],
+        [_turned],
+        [_with_more],
+        [bytes, _with_more],
+        [_with_more, bytes, _spaced, _turned],
+    ],
+)
+def test_messages_around_their_payload(rewrites: list[Callable[[bytes], bytes]]) -> None:
+    written: list[tuple[bytes | None, bytes | None]] = []
+
+    def write(topic: str, key: bytes | None, value: bytes | None) -> None:
+        rewrite = rewrites[len(written) % len(rewrites)]
+        written.append((key and rewrite(key), value and rewrite(value)))
+
+    columns = [ID, Column('a,"payload":{}', connect_type("string"))]
+    tables = [EventTable(TableName("shop", name), "t", write, columns) for name in ("t", "u")]
+    for number in range(12):
+        for table in tables:
+            table.insert({"id": number, columns[1].name: f'{{"schema":{number}}}'})
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for group in json_events(messages(written)).groups:
+        source = definition(group)
+        assert [str(column.type) for column in source.columns] == ["BIGINT NOT NULL", "STRING"]
+        names = [column.name for column in columns]
+        (logged,) = KafkaTableRows(names, [[group]]).decoded(source, BadDates.FAIL)
+        rows.setdefault(group.table.table, []).extend(logged.rows.to_pylist())
+    for table in tables:
+        ordered = sorted(rows[table.name.table], key=lambda row: row["id"])
+        assert ordered == list(table.rows.values())
+
+
+def test_messages_with_and_without_their_schema() -> None:
+    written: list[tuple[bytes | None, bytes | None]] = []
+    table = EventTable(
+        TableName("shop", "t"), "t", lambda _, key, value: written.append((key, value)), [ID]
+    )
+    for number in range(4):
+        table.insert({"id": number})
+    mixed = [
+        (key, value if at % 2 else _bare(value or b"")) for at, (key, value) in enumerate(written)
+    ]
+    groups = json_events(messages(mixed)).groups
+    assert [group.rows.tolist() for group in groups] == [[0, 2], [1, 3]]
+    for has_schema in (True, False):
+        with pytest.raises(Unsupported, match="schema-include"):
+            json_events(messages(mixed), has_schema=has_schema)
+    assert len(json_events(messages(written), has_schema=True).groups) == 1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"schema":null,"payload":{"op":"c"}},{"op":"c"}}',
+        b'{"schema":null,"payload":{"op":"c"}\n{"op":"c"}}',
+        b'{"schema":null,"payload":}',
+        b'{"schema":{,"payload":{"op":"c"}}',
+    ],
+)
+def test_messages_that_are_not_json(broken: bytes) -> None:
+    with pytest.raises(CorruptData, match="JSON"):
+        json_events(messages([(None, broken)]))

@@ -162,6 +162,6 @@ def test_tables_that_cannot_be_compared(follower: Follower) -> None:
     orders.columns = [*orders.columns[:2], Column("amount", connect_type("boolean"))]
     orders.insert({"id": 2, "item": "x", "amount": True})
     assert not follower.once()
-    found = verdicts(follower)
-    assert "has no key and is appended to" in (found["log"].problem or "")
-    assert "cannot be compared yet: quarantined" in (found["orders"].problem or "")
+    by_table = verdicts(follower)
+    assert "has no key and is appended to" in (by_table["log"].problem or "")
+    assert "cannot be compared yet: quarantined" in (by_table["orders"].problem or "")
