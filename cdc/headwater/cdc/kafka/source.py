@@ -156,23 +156,9 @@ class KafkaSource:
 
     def open_log(
         self, after: Position, memory_bytes: int, is_selected: Callable[[TableName], bool]
-    ) -> LogReader:
-        """Read the topics from a position on."""
-        assert isinstance(after, TopicPosition)
-        return self.open_topics(after, memory_bytes, is_selected)
-
-    def beginning(self, end: TopicPosition) -> TopicPosition:
-        """The position from which on all messages are there; see `Topics.beginning`."""
-        return self._topics.beginning(end)
-
-    def has_compacted(self, position: TopicPosition) -> bool:
-        """Whether a topic may lack messages whose key comes again."""
-        return any(self._cluster.are_compacted(position.topics).values())
-
-    def open_topics(
-        self, after: TopicPosition, memory_bytes: int, is_selected: Callable[[TableName], bool]
     ) -> KafkaLogReader:
         """Read the topics from a position on."""
+        assert isinstance(after, TopicPosition)
         return KafkaLogReader(
             self._cluster,
             self._topics,
@@ -183,6 +169,14 @@ class KafkaSource:
             memory_bytes=memory_bytes,
             committed=self._member.commit,
         )
+
+    def beginning(self, end: TopicPosition) -> TopicPosition:
+        """The position from which on all messages are there; see `Topics.beginning`."""
+        return self._topics.beginning(end)
+
+    def has_compacted(self, position: TopicPosition) -> bool:
+        """Whether a topic may lack messages whose key comes again."""
+        return any(self._cluster.are_compacted(position.topics).values())
 
     def _decode(self, messages: Messages) -> Events:
         """The events of messages, in the format that was chosen."""

@@ -131,7 +131,7 @@ class _Topics:
     ) -> Iterator[LogBatch]:
         """Batches between two positions, with rows of some tables."""
         wanted = frozenset(names)
-        reader = self._source.open_topics(
+        reader = self._source.open_log(
             start, self._settings.memory_bytes, lambda name: name in wanted
         )
         with closing(reader):
