@@ -27,12 +27,20 @@ from headwater.storage.predicate.tree import Comparison as Condition
 from headwater.storage.types.data_type import to_arrow
 
 __all__ = [
+    "PIECE_KEYS",
+    "SHOWN_KEYS",
     "ComparedRange",
     "RangeComparison",
     "compare_ranges",
     "key_pieces",
     "new_comparison",
 ]
+
+SHOWN_KEYS = 10_000
+"""How many of the keys that differ a comparison tells."""
+
+PIECE_KEYS = 100_000
+"""How many of the keys that differ are looked up in the log at once."""
 
 _MEMORY_BYTES = 64 << 20
 # More keys that differ are not sent, but found again by who wants them.

@@ -19,7 +19,13 @@ from headwater.cdc.kafka.positions import TopicPosition
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.log_rows import LogRows
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.service.compared_ranges import RangeComparison, key_pieces, new_comparison
+from headwater.cdc.service.compared_ranges import (
+    PIECE_KEYS,
+    SHOWN_KEYS,
+    RangeComparison,
+    key_pieces,
+    new_comparison,
+)
 from headwater.cdc.sink.folded_rows import FoldedRows
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.source import Source
@@ -29,9 +35,6 @@ __all__ = ["TopicDifferences", "TopicTable", "compare_with_topics"]
 
 _MEMORY_BYTES = 128 << 20
 _MIN_MEMORY_BYTES = 4 << 20
-_SHOWN_KEYS = 10_000
-# Keys that are looked up at once.
-_PIECE_KEYS = 100_000
 
 
 @dataclass(frozen=True)
@@ -178,14 +181,14 @@ class _Topics:
             comparison.add_source(self._folded[name].rows())
             result = comparison.differences()
             differing: list[pa.Table] = []
-            for piece in key_pieces(result.batches(), whole.mapping.target, _PIECE_KEYS):
+            for piece in key_pieces(result.batches(), whole.mapping.target, PIECE_KEYS):
                 keys = piece
                 if is_compacted and piece.num_rows:
                     keys = self._unchanged(name, piece)
                 differing.append(keys)
-                if sum(part.num_rows for part in differing) >= _SHOWN_KEYS:
+                if sum(part.num_rows for part in differing) >= SHOWN_KEYS:
                     break
-            keys = pa.concat_tables(differing).slice(0, _SHOWN_KEYS)
+            keys = pa.concat_tables(differing).slice(0, SHOWN_KEYS)
             return TopicDifferences(result.source_rows, result.lake_rows, keys)
 
     def _unchanged(self, name: TableName, keys: pa.Table) -> pa.Table:

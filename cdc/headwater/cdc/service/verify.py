@@ -24,6 +24,8 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.service.compared_ranges import (
+    PIECE_KEYS,
+    SHOWN_KEYS,
     RangeComparison,
     compare_ranges,
     key_pieces,
@@ -53,9 +55,6 @@ from headwater.storage.snapshot.snapshot import Snapshot
 
 __all__ = ["TableVerdict", "verify"]
 
-_SHOWN_KEYS = 10_000
-# Keys that are looked up at once.
-_PIECE_KEYS = 100_000
 # Tables that tasks compare at once.
 _TABLES_AT_ONCE = 4
 # A table that changes all the time is looked at again for the keys that differ.
@@ -210,7 +209,7 @@ class _Verification:
                 continue
             problem = ""
             if among is None:
-                has_more = keys.num_rows >= _SHOWN_KEYS
+                has_more = keys.num_rows >= SHOWN_KEYS
             if keys.num_rows:
                 among = keys
             elif has_more:
@@ -222,7 +221,7 @@ class _Verification:
                 )
             else:
                 break
-        return TableVerdict(self._name, *self._counts, keys.slice(0, _SHOWN_KEYS), problem or None)
+        return TableVerdict(self._name, *self._counts, keys.slice(0, SHOWN_KEYS), problem or None)
 
     def _differing(self, among: pa.Table | None) -> pa.Table:
         """The keys that differ, among some or all.
@@ -246,7 +245,7 @@ class _Verification:
                 if keys.num_rows:
                     still = self._looked_up(read, whole, keys, base)
                     differing = pa.concat_tables([differing, still], promote_options="default")
-                if differing.num_rows >= _SHOWN_KEYS:
+                if differing.num_rows >= SHOWN_KEYS:
                     break
         return differing
 
@@ -315,7 +314,7 @@ class _Verification:
             else:
                 pieces.append(result.keys)
         batches = chain.from_iterable(keys.to_batches() for keys in pieces)
-        return list(key_pieces(batches, whole.mapping.target, _PIECE_KEYS)), left
+        return list(key_pieces(batches, whole.mapping.target, PIECE_KEYS)), left
 
     def _compared(self, read: ConsistentRead, part: RangeComparison) -> Iterator[pa.Table]:
         """The keys of a range that differ."""
@@ -323,7 +322,7 @@ class _Verification:
             result = part.run(comparison, read)
             if self._pipeline.executor is None:
                 self._counts = (result.source_rows, result.lake_rows)
-            yield from key_pieces(result.batches(), part.mapping.target, _PIECE_KEYS)
+            yield from key_pieces(result.batches(), part.mapping.target, PIECE_KEYS)
 
     def _differing_rows(self, whole: RangeComparison, base: Position) -> pa.Table:
         """The rows of a table without a key that both sides do not have equally often.
@@ -351,7 +350,7 @@ class _Verification:
                 comparison.add_source(mapping.rows(rows))
             result = comparison.differences()
             self._counts = (result.source_rows, result.lake_rows)
-            return next(key_pieces(result.batches(), mapping.target, _SHOWN_KEYS))
+            return next(key_pieces(result.batches(), mapping.target, SHOWN_KEYS))
 
     def _looked_up(
         self, read: ConsistentRead, whole: RangeComparison, keys: pa.Table, base: Position
@@ -383,7 +382,7 @@ class _Verification:
                 # Its row may have another key in the lake by now, which is not looked up.
                 frame = pl.DataFrame(pa.table(batch)).join(wanted, on=names, how="semi")
                 comparison.add_source(frame.to_arrow().cast(schema).to_batches())
-            return next(key_pieces(comparison.differences().batches(), mapping.target, _SHOWN_KEYS))
+            return next(key_pieces(comparison.differences().batches(), mapping.target, SHOWN_KEYS))
 
     def _logged(
         self, mapping: RowMapping, base: Position, settled: Position
