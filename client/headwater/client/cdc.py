@@ -195,6 +195,7 @@ class ChangeDataCapture(Protocol):
             Invalid: The pipeline does not follow one of them, or several pipelines are meant.
             NotFound: There is no pipeline.
             Unavailable: The process that runs it does not begin.
+            Unsupported: The source is Kafka, and its topics lack messages of the tables.
         """
 
     def catchup(

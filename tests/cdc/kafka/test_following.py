@@ -139,7 +139,7 @@ def test_beginning_again_with_new_tables(follower: Follower) -> None:
     follower.check(orders)
     assert before is not None
     with pytest.raises(Invalid, match="Kafka, which cannot be asked"):
-        follower.lake.cdc.resnapshot("shop.orders")
+        follower.lake.cdc.resnapshot("shop.orders", replace=True)
     with pytest.raises(Invalid, match="Kafka, which cannot be asked"):
         follower.lake.cdc.resnapshot()
 

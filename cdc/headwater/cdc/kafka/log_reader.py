@@ -9,7 +9,7 @@ and may apply them twice: they only add columns, and widen types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -19,7 +19,7 @@ from headwater.cdc.ddl import Change, Truncate
 from headwater.cdc.kafka.cluster import Cluster, kafka_error
 from headwater.cdc.kafka.events import EventGroup, Events, Messages
 from headwater.cdc.kafka.message_buffer import MessageBuffer
-from headwater.cdc.kafka.positions import Partition, TopicPosition
+from headwater.cdc.kafka.positions import Partition, TopicOffsets, TopicPosition
 from headwater.cdc.kafka.table_rows import KafkaTableRows, definition, united
 from headwater.cdc.kafka.topics import Topics, TopicsFound
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
@@ -162,14 +162,11 @@ class KafkaLogReader:
         held, self._held = self._held, None
         if held is not None:
             return self._ended(held)
-        new_topics = self._new_topics()
+        assert limits.end is None or isinstance(limits.end, TopicPosition)
+        new_topics = self._new_topics() if limits.end is None else self._topics_before(limits.end)
         if new_topics is not None:
             return new_topics
-        limit = min(limits.bytes, self._memory_bytes)
-        deadline = monotonic() + limits.seconds
-        while self._buffer.size < limit and (left := deadline - monotonic()) > 0:
-            if not self._consume(min(left, _WAIT_SECONDS)) and should_end():
-                break
+        self._collect(limits, should_end)
         decoded, truncation = self._decoded_until_truncation()
         if truncation is not None and not decoded.messages:
             return LogBatch(
@@ -189,6 +186,23 @@ class KafkaLogReader:
                 statement=f"messages with other columns of {names}",
             )
         return self._ended(decoded)
+
+    def _collect(self, limits: BatchLimits, should_end: Callable[[], bool]) -> None:
+        """Take what comes until a limit is reached."""
+        limit = min(limits.bytes, self._memory_bytes)
+        deadline = monotonic() + limits.seconds
+        if limits.end is None:
+            while self._buffer.size < limit and (left := deadline - monotonic()) > 0:
+                if not self._consume(min(left, _WAIT_SECONDS)) and should_end():
+                    return
+            return
+        assert isinstance(limits.end, TopicPosition)
+        goal = self._left(limits.end)
+        self._assign_until(goal)
+        while self._buffer.size < limit and not self._buffer.has_reached(goal):
+            if monotonic() > deadline or should_end():
+                return
+            self._consume_until(goal)
 
     def read_until(self, end: Position) -> LogBatch:
         """Read exactly the messages up to a position, see `LogReader.read_until`.
@@ -225,6 +239,25 @@ class KafkaLogReader:
                 yield LogBatch(self._position, self._position, changes=changes)
                 continue
             yield self._ended(decoded)
+
+    def _topics_before(self, end: TopicPosition) -> LogBatch | None:
+        """A batch that ends with the topics that a position has besides; None without such.
+
+        Raises:
+            NotFound: A topic that is to be read is not there any more.
+        """
+        gone = {name for name, _ in self._left(end)} - {*self._topics.names}
+        new = end.topics.keys() - self._position.topics.keys()
+        for name in sorted(gone | (new - {*self._topics.names})):
+            raise NotFound(
+                f"topic '{name}' is not at the source at {self._cluster.address} any more; "
+                f"{_START_AGAIN}"
+            )
+        if not new:
+            return None
+        # They were read from their beginning.
+        added = {name: TopicOffsets(end.topics[name].id, ()) for name in new}
+        return self._with_topics(replace(self._position, topics={**self._position.topics, **added}))
 
     def _left(self, end: TopicPosition) -> dict[Partition, int]:
         """The partitions that are not read up to a position yet."""
@@ -337,8 +370,12 @@ class KafkaLogReader:
                 # A partition that was added: what has come is read again.
                 self._assign(before)
             return None
-        self._position = found
         self._assign(found)
+        return self._with_topics(found)
+
+    def _with_topics(self, found: TopicPosition) -> LogBatch:
+        """A batch that ends with topics that are read from now on."""
+        before, self._position = self._position, found
         names = sorted(found.topics.keys() - before.topics.keys())
         return LogBatch(
             before, found, changes=[TopicsFound(tuple(names))], statement=f"topics {names}"

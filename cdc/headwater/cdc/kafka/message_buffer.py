@@ -91,15 +91,19 @@ class MessageBuffer:
         return all(reached.get(at, 0) >= offset for at, offset in goal.items())
 
     def drop_from(self, goal: Mapping[Partition, int]) -> None:
-        """Drop messages from some offsets on, but note that they have come."""
-        for index, part in enumerate(self._parts):
+        """Drop what came last from some offsets on, but note that all before them has come."""
+        if self._parts:
+            part = self._parts.pop()
             limits = np.zeros(len(part), np.int64)
             for at, rows in part.by_partition().items():
                 limits[rows] = goal[at]
-                end = int(part.offset[rows].max()) + 1
-                if end > goal[at]:
-                    self._ends[at] = max(self._ends.get(at, 0), end)
-            self._parts[index] = part.take(np.flatnonzero(part.offset < limits))
+                if int(part.offset[rows].max()) >= goal[at]:
+                    self._ends[at] = goal[at]
+            left = part.take(np.flatnonzero(part.offset < limits))
+            self._parts.append(left)
+            self.size += left.size - part.size
+        for partition in self._ends.keys() & goal.keys():
+            self._ends[partition] = min(self._ends[partition], goal[partition])
 
     def ended_before(self, goal: Mapping[Partition, int]) -> dict[Partition, int]:
         """Partitions that ended before some offsets."""

@@ -42,7 +42,7 @@ class KafkaSource:
 
     Attributes:
         has_rows: That rows cannot be read besides the log.
-        keeps_log: That a table does not catch up: what its messages tell of it is in no plan.
+        keeps_log: That the log can be read again, until brokers delete it.
         logs_cascades: That the log has the rows that foreign keys change.
         logs_statements: That nothing but the log tells of changes of tables.
 
@@ -51,7 +51,7 @@ class KafkaSource:
     """
 
     has_rows = False
-    keeps_log = False
+    keeps_log = True
     logs_cascades = True
     logs_statements = True
 
@@ -170,9 +170,9 @@ class KafkaSource:
             committed=self._member.commit,
         )
 
-    def beginning(self, end: TopicPosition) -> TopicPosition:
+    def beginning(self, end: TopicPosition, what: str, remedy: str) -> TopicPosition:
         """The position from which on all messages are there; see `Topics.beginning`."""
-        return self._topics.beginning(end)
+        return self._topics.beginning(end, what, remedy)
 
     def has_compacted(self, position: TopicPosition) -> bool:
         """Whether a topic may lack messages whose key comes again."""

@@ -16,7 +16,6 @@ from headwater.storage.errors import Conflict, Invalid, NotFound, Unavailable, U
 
 __all__ = ["Topics", "TopicsFound"]
 
-_ASK_DATABASE = "compare the lake with the database behind the connector"
 _START_AGAIN = "begin again where the topics begin now: headwater cdc resnapshot --all --replace"
 
 
@@ -201,11 +200,13 @@ class Topics:
                     f"read until {offset}: its broker has lost messages; {_START_AGAIN}"
                 )
 
-    def beginning(self, end: TopicPosition) -> TopicPosition:
+    def beginning(self, end: TopicPosition, what: str, remedy: str) -> TopicPosition:
         """The position from which on all messages are there that the pipeline has read.
 
         Args:
             end: The position that it has read up to.
+            what: What cannot be done without them, for messages.
+            remedy: What to do instead.
 
         Raises:
             Conflict, NotFound: See `check_holds`.
@@ -214,25 +215,21 @@ class Topics:
         where = f"the source at {self._cluster.address}"
         if self._options.mode is not StartupMode.EARLIEST:
             raise Unsupported(
-                f"tables cannot be compared with topics of {where}: the pipeline does not begin "
-                f"where they begin (scan.startup.mode is '{self._options.mode}'); {_ASK_DATABASE}"
+                f"{what}: the pipeline does not begin where the topics at {where} begin "
+                f"(scan.startup.mode is '{self._options.mode}'); {remedy}"
             )
         self.check_holds(end)
         partitions = {
             (name, at) for name, topic in end.topics.items() for at in range(len(topic.offsets))
         }
         for name in sorted(end.topics.keys() - self._counts.keys()):
-            raise NotFound(
-                f"tables cannot be compared: topic '{name}' is not at {where} any more; "
-                f"{_ASK_DATABASE}"
-            )
+            raise NotFound(f"{what}: topic '{name}' is not at {where} any more; {remedy}")
         firsts = self._cluster.offsets(partitions, OffsetSpec.earliest())
         for (name, at), first in sorted(firsts.items()):
             if first:
                 raise Unsupported(
-                    f"tables cannot be compared with topics of {where}: partition {at} of topic "
-                    f"'{name}' begins at offset {first}, as messages before it were removed; "
-                    f"{_ASK_DATABASE}"
+                    f"{what}: partition {at} of topic '{name}' at {where} begins at offset "
+                    f"{first}, as messages before it were removed; {remedy}"
                 )
         topics = {
             name: TopicOffsets(topic.id, (0,) * len(topic.offsets))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headwater.cdc.ddl import Change, CreateTable, DropDatabase, DropTables, RenameTables
+from headwater.cdc.ddl import Change, CreateTable, DropDatabase, DropTables, RenameTables, Truncate
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.cascades import Cascades
@@ -84,6 +84,23 @@ class CatchingUp:
         self._targets.forget(state.target)
         states[name] = replace(state, phase=TablePhase.CATCHING_UP, reason=None)
 
+    def begin_again(
+        self, states: dict[TableName, TableState], name: TableName, start: Position
+    ) -> None:
+        """Let a table's rows be removed and come again, from where the log has all of them."""
+        state = states.get(name)
+        if state is None or not state.columns:
+            return
+        if name in self._readers:
+            self._readers.pop(name).close()
+        self._targets.forget(state.target)
+        states[name] = replace(
+            state,
+            phase=TablePhase.CATCHING_UP,
+            reason=None,
+            backlog=Backlog(str(start), clears=True),
+        )
+
     def _problem(self, states: States, name: TableName, state: TableState) -> str | None:
         """Why a table cannot catch up; None if it can."""
         help_ = f"read it again: headwater cdc resnapshot {name}"
@@ -127,7 +144,10 @@ class CatchingUp:
             if len(parts) == self._settings.readers:
                 break
             try:
-                parts[name] = self._reader(name, states[name]).read_batch(limits, should_end)
+                reader = self._reader(name, states[name])
+                parts[name] = _clearing(name, states[name], reader) or reader.read_batch(
+                    limits, should_end
+                )
             except Unavailable:
                 raise
             except HeadwaterError as error:
@@ -142,7 +162,8 @@ class CatchingUp:
                 continue
             until = self._source.parse(state.backlog.until)
             try:
-                parts[name] = self._reader(name, state).read_until(until)
+                reader = self._reader(name, state)
+                parts[name] = _clearing(name, state, reader) or reader.read_until(until)
             except Unavailable:
                 raise
             except HeadwaterError as error:
@@ -214,8 +235,11 @@ class CatchingUp:
         if changed.phase is TablePhase.REREADING:
             return self._again(name, state, changed.reason or "its definition changed")
         if changed.phase is not TablePhase.STREAMING:
+            backlog = changed.backlog
+            if backlog is not None and state.backlog is not None and state.backlog.clears:
+                backlog = replace(backlog, clears=True)
             # What another reading needs is of the batch, and not of the part.
-            return replace(changed, prepared=state.prepared)
+            return replace(changed, prepared=state.prepared, backlog=backlog)
         if part.end.contains(end) and end.contains(part.end):
             return replace(changed, position=str(end))
         return replace(
@@ -235,12 +259,19 @@ class CatchingUp:
             assert state.backlog is not None
             start = self._source.parse(state.backlog.after)
             self._source.check_holds(start)
-            reader = self._source.open_log(
+            self._readers[name] = self._source.open_log(
                 start, self._settings.memory_bytes, lambda other: other == name
             )
-            reader.follow({name: state.id})
-            self._readers[name] = reader
+        self._readers[name].follow({name: state.id}, state.source_table)
         return self._readers[name]
+
+
+def _clearing(name: TableName, state: TableState, reader: LogReader) -> LogBatch | None:
+    """A part that removes a table's rows, before the log has all of them; None if they stay."""
+    if state.backlog is None or not state.backlog.clears:
+        return None
+    start = reader.position
+    return LogBatch(start, start, changes=[Truncate(name)], statement=f"truncate {name}")
 
 
 def _followed(state: TableState) -> TableState:

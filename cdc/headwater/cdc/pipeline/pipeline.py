@@ -516,6 +516,9 @@ class _Session:
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
+            elif name.startswith("begin again:"):
+                table = TableName.from_escaped(name.removeprefix("begin again:"))
+                self._catching_up.begin_again(changed, table, self._source.parse(value))
             elif name.startswith("catchup:"):
                 table = TableName.from_escaped(name.removeprefix("catchup:"))
                 self._catching_up.ask(changed, table)

@@ -135,6 +135,7 @@ class Backlog:
         after: The position that the table's rows are at.
         until: Where the part of it ends that this batch commits; None if it commits none.
         prepared: XA transactions that changed the table before, and had not ended then.
+        clears: Whether the lake's rows are removed first, as the log has all rows.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -142,6 +143,7 @@ class Backlog:
     after: str
     until: str | None = None
     prepared: tuple[str, ...] = ()
+    clears: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ __all__ = ["request_catchup", "request_resnapshot", "request_stop"]
 
 _ASK_SECONDS = 0.5
 _REPLACE = "replace"
+_BEGIN_AGAIN = "headwater cdc resnapshot --all --replace"
 
 
 def request_stop(
@@ -75,15 +76,17 @@ def request_resnapshot(
         Whether a running process has begun; False if none runs: the next start begins with it.
 
     Raises:
-        Invalid: The pipeline does not have one of the tables.
+        Invalid: The pipeline does not have one of the tables, or its source is Kafka, and does not
+            have that.
+        NotFound, Unsupported: Its source is Kafka, and does not have all messages of the tables.
         Unavailable: The process that runs it has not begun in time; it still may.
     """
-    requests = _requests(pipeline, tables, replace=replace)
-    if not tables:
-        requests["restart"] = ""
     if source_kind(pipeline.started_with().source) is SourceKind.KAFKA:
-        _check_begins_again(pipeline, tables, password, replace=replace)
-        requests = {"restart": _REPLACE}
+        requests = _of_topics(pipeline, tables, password, replace=replace)
+    else:
+        requests = _requests(pipeline, tables, replace=replace)
+        if not tables:
+            requests["restart"] = ""
     return _ask(pipeline, requests, "read again", password, seconds)
 
 
@@ -120,11 +123,6 @@ def request_catchup(
                 f"table {table} is in phase {state.phase}; only a quarantined table catches up"
             )
         problem = None
-        if kind is SourceKind.KAFKA:
-            raise Conflict(
-                f"table {table} cannot catch up: its source is Kafka; create all tables again: "
-                "headwater cdc resnapshot --all --replace"
-            )
         if kind is SourceKind.POSTGRES:
             problem = "PostgreSQL deletes the log that the other tables have had"
         elif state.backlog is None:
@@ -171,25 +169,52 @@ def _ask(
     return True
 
 
-def _check_begins_again(
+def _of_topics(
     pipeline: StoredPipeline, tables: Collection[str], password: str | None, *, replace: bool
-) -> None:
-    """Check that a pipeline whose source is Kafka is to begin again, with new tables.
+) -> dict[str, str]:
+    """The requests that let tables be read again whose source is Kafka: from its topics.
 
     Raises:
-        Invalid: It is not, or a process may run it.
+        Invalid: All tables are asked for, and not their replacement, or the other way round; or a
+            process may run the pipeline.
+        NotFound, Unsupported: The topics do not have all messages of the tables.
     """
-    if tables or not replace:
+    from headwater.cdc.kafka.source import KafkaSource
+
+    if not tables:
+        if not replace:
+            raise Invalid(
+                f"the source of pipeline '{pipeline.name}' is Kafka, which cannot be asked for "
+                f"rows; name tables, or create all of them again: {_BEGIN_AGAIN}"
+            )
+        if is_running(pipeline, password) is not False:
+            raise Invalid(
+                f"pipeline '{pipeline.name}' runs, or its source cannot be asked; stop it first: "
+                "headwater cdc stop"
+            )
+        return {"restart": _REPLACE}
+    if replace:
         raise Invalid(
-            f"the source of pipeline '{pipeline.name}' is Kafka, which cannot be asked for a "
-            "table's rows; let it begin again where its topics begin, with new tables of the "
-            "lake: headwater cdc resnapshot --all --replace"
+            f"the source of pipeline '{pipeline.name}' is Kafka, which cannot be asked for the "
+            "definition of a table; leave --replace out to read its messages into the table that "
+            f"the lake has, or create all tables again: {_BEGIN_AGAIN}"
         )
-    if is_running(pipeline, password) is not False:
-        raise Invalid(
-            f"pipeline '{pipeline.name}' runs, or its source cannot be asked; stop it first: "
-            "headwater cdc stop"
+    plan, known = pipeline.plan(), _known(pipeline, tables)
+    for table in tables:
+        state = plan.tables[known[table]]
+        if not state.columns:
+            raise Invalid(
+                f"table {table} has no columns yet ({state.reason}); create all tables again: "
+                f"{_BEGIN_AGAIN}"
+            )
+    with closing(pipeline.source(password)) as source:
+        assert isinstance(source, KafkaSource)
+        start = source.beginning(
+            source.parse(plan.end),
+            f"{', '.join(tables)} cannot be read again alone",
+            f"create all tables again from the messages that there are: {_BEGIN_AGAIN}",
         )
+    return {f"begin again:{known[table]}": str(start) for table in tables}
 
 
 def is_running(pipeline: StoredPipeline, password: str | None = None) -> bool | None:

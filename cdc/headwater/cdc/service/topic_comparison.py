@@ -122,7 +122,11 @@ class _Topics:
         stops = sorted(bases.values(), key=lambda base: sum(base.partitions().values()))
         if not stops:
             return
-        position = beginning = self._source.beginning(stops[-1])
+        position = beginning = self._source.beginning(
+            stops[-1],
+            "tables cannot be compared",
+            "compare the lake with the database behind the connector",
+        )
         for stop in stops:
             names = [name for name, table in self._tables.items() if table.base.contains(stop)]
             for batch in self._batches(position, stop, names):
