@@ -40,6 +40,8 @@ _READERS, _DEBEZIUM = "log-readers", "debezium"
 _READERS_ROWS = 50_000
 _DEBEZIUM_ROWS = 200_000
 _DEBEZIUM_JARS = Path(".interop/debezium-mariadb").absolute()
+# The table whose rows are changed one by one.
+_CHANGED, _CHANGED_ROWS = "changed", 20_000
 _TABLE_OPTIONS = {"bucket": "1", "write-only": "true"}
 _COMMITS = 4
 _BATCH_BYTES = 128 << 20
@@ -85,8 +87,12 @@ class ChangeDataCapture:
             written = self._committing(server, inserts, exported, lakes)
             self._snapshot(server, exported)
             exported.unlink()
+            # A table of its own: a large one would be compacted in the time that is measured.
+            create_mixed_table(server, _CHANGED)
+            insert_mixed_rows(server, min(self.rows, _CHANGED_ROWS), _CHANGED)
+            lakes = self._new_lakes(server, _CHANGED)
             self.say(f"making {self.transactions:,} transactions of one row")
-            updates = update_rows_one_by_one(server, self.transactions)
+            updates = update_rows_one_by_one(server, self.transactions, _CHANGED)
             self._small_transactions(server, updates)
             self._committing_small(server, lakes, written)
         return self._results
@@ -131,8 +137,11 @@ class ChangeDataCapture:
 
     def _committing_small(self, server: MariaDB, lakes: list[Path], written: Run) -> None:
         folders = iter(lakes)
-        (followed,) = self._turns(self._pipeline("follow", server, lambda: next(folders)))
+        (followed,) = self._turns(
+            self._pipeline("follow", server, lambda: next(folders), table=_CHANGED)
+        )
         assert followed.rows >= self.transactions
+        # An update has two images, which are one change.
         followed.rows = self.transactions
         # 50,000 per second of processor time, where the SDK writes 2.5 million rows.
         name = "one-row transactions to committed table, beside the SDK's writes of rows"
@@ -247,23 +256,24 @@ class ChangeDataCapture:
         server: MariaDB,
         folder: Callable[[], Path],
         batch_bytes: int = _BATCH_BYTES,
+        table: str = "t",
     ) -> Side:
         more = {
             "port": str(server.port),
-            "table": f"{DATABASE}.t",
+            "table": f"{DATABASE}.{table}",
             "batch_bytes": str(batch_bytes),
         }
         # As `headwater cdc` does.
         environment = ARROW_KEEPS_MEMORY
         return Side(step, folder, package=_PACKAGE, more=more, environment=environment)
 
-    def _new_lakes(self, server: MariaDB) -> list[Path]:
+    def _new_lakes(self, server: MariaDB, table: str = "t") -> list[Path]:
         """A lake for each turn, whose pipeline has read the table and goes on with its log."""
         lakes = []
         with Client("headwater", _PACKAGE) as client:
             for number in range(self.rounds + 1):
-                lakes.append(self._new_lake(f"lake-{number}"))
-                side = self._pipeline("begin", server, lambda: lakes[-1])
+                lakes.append(self._new_lake(f"lake-{table}-{number}"))
+                side = self._pipeline("begin", server, lambda: lakes[-1], table=table)
                 client.ask(side.request())
         return lakes
 

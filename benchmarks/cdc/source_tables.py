@@ -53,20 +53,20 @@ def insert_mixed_rows(server: MariaDB, rows: int, table: str = "t") -> Path:
     return log_file
 
 
-def update_rows_one_by_one(server: MariaDB, transactions: int) -> Path:
-    """Update one row of ``t`` in each of many transactions.
+def update_rows_one_by_one(server: MariaDB, transactions: int, table: str) -> Path:
+    """Update one row of a table in each of many transactions.
 
     Returns:
         A complete log file, which has these transactions and nothing else.
     """
     with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM {DATABASE}.t")
+        cursor.execute(f"SELECT COUNT(*) FROM {DATABASE}.{table}")
         ((rows,),) = cursor.fetchall()
         # A procedure, so that the statements' way to the server takes no time.
         cursor.execute(
             f"CREATE OR REPLACE PROCEDURE {DATABASE}.change_rows(first INT, last INT) "
             "FOR number IN first .. last DO "
-            f"UPDATE {DATABASE}.t SET amount = amount + 1, note = CONCAT('change ', number) "
+            f"UPDATE {DATABASE}.{table} SET amount = amount + 1, note = CONCAT('change ', number) "
             f"WHERE id = number * 7919 % {rows}; END FOR"
         )
         log_file = server.next_log_file()

@@ -81,6 +81,8 @@ _TEXTS: LiteralString = f"""
         JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     GROUP BY 1, 2
 """
+# What the query writes of a table that the publication names.
+_NAMED = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,15 @@ class TableStorage:
                     return "a statement has rewritten its rows"
                 if oid != self.oid:
                     return "a partition was truncated or rewritten"
-                if after.published is not None and "table" not in after.published:
+                if after.published is not None and not after.is_named_in_publication:
                     return "it has another file, and may have been unlogged for a while"
         return None
+
+    @property
+    def is_named_in_publication(self) -> bool:
+        """Whether a publication names the table, instead of its schema or all tables."""
+        rows = [] if self.published is None else self.published.split(" ")
+        return _NAMED in rows
 
     def with_partitions(self, partitions: Collection[int]) -> TableStorage:
         """How the table is stored, with partitions of which the log has rows.
