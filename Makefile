@@ -136,7 +136,7 @@ SPARK ?= cluster connect
 .PHONY: test-spark
 test-spark: java $(READY) ## Run Spark's tests on a standalone cluster and through Spark Connect
 	@for kind in $(SPARK); do echo "$$kind:"; \
-		HEADWATER_TEST_SPARK=$$kind $(PYTEST) tests/spark -m "spark and not slow and not modes" $(ARGS); done
+		HEADWATER_TEST_SPARK=$$kind $(PYTEST) tests/spark tests/cdc/spark -m "spark and not slow and not modes" $(ARGS); done
 
 .PHONY: test-slow
 test-slow: java $(READY) ## Run the tests that take minutes

@@ -23,6 +23,7 @@ __all__ = [
     "session_of_kind",
     "spark_cluster",
     "started",
+    "starts_local_sessions",
 ]
 
 KIND_VARIABLE = "HEADWATER_TEST_SPARK"
@@ -41,6 +42,12 @@ calls_functions_here = pytest.mark.skipif(
     reason="Spark Connect calls functions of foreachBatch in a process of its own",
 )
 """Marks a test whose function for batches needs objects of the test's process."""
+
+starts_local_sessions = pytest.mark.skipif(
+    kind_of_session() == "connect",
+    reason="a process with a session of Spark Connect cannot start a local one",
+)
+"""Marks a test that starts a local session in the test's process."""
 
 _CLUSTER = "org.apache.spark.deploy"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"

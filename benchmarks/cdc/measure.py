@@ -220,7 +220,7 @@ class ChangeDataCapture:
     def _handed_over(self, server: MariaDB) -> Run:
         """Debezium's engine, of whose changes nothing is read."""
         rows = min(_DEBEZIUM_ROWS, self.rows)
-        ready, ended = self.folder / "debezium-reads", Event()
+        ready, ended = self.folder / "debezium-reads-mariadb", Event()
 
         def insert() -> None:
             while not ready.exists():

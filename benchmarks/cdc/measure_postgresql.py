@@ -152,7 +152,7 @@ class PostgresCapture:
     def _handed_over(self, url: str) -> Run:
         """Debezium's engine, of whose changes nothing is read."""
         rows = min(_DEBEZIUM_ROWS, self.rows)
-        ready, ended = self.folder / "debezium-reads", Event()
+        ready, ended = self.folder / "debezium-reads-postgresql", Event()
 
         def insert() -> None:
             while not ready.exists():

@@ -12,7 +12,7 @@ from tests.cdc.kafka.connector import Column, EventTable, connect_type
 from tests.cdc.waiting import until
 
 from headwater.catalog.table.table import Table
-from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
 pytestmark = pytest.mark.cdc_kafka
@@ -65,7 +65,10 @@ def remove(follower: Follower, *ends: TopicPartition) -> None:
 @pytest.fixture
 def quarantined(follower: Follower) -> tuple[EventTable, EventTable]:
     """Orders, quarantined for a date with changes behind it; and items, which are followed."""
-    topic = follower.topic("all", 3)
+    return quarantine(follower, follower.topic("all", 3))
+
+
+def quarantine(follower: Follower, topic: str) -> tuple[EventTable, EventTable]:
     orders, items = filled(follower, "orders", topic), filled(follower, "items", topic)
     assert follower.once()
     orders.update((3,), amount=-3)
@@ -112,6 +115,59 @@ def test_its_cause_is_there_still(
     assert not follower.once()
     assert "'infinity'" in follower.reason("orders")
     follower.options["bad_dates"] = "null"
+    follower.lake.cdc.catchup("shop.orders")
+    assert follower.once()
+    check(follower, *quarantined)
+
+
+def test_a_request_that_is_obeyed_twice(
+    follower: Follower,
+    quarantined: tuple[EventTable, EventTable],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, lost = PipelineState.answer, list[str]()
+
+    def answered(self: PipelineState, *names: str) -> None:
+        if names and not lost:
+            lost.extend(names)
+            raise Unavailable("the lake is not there")
+        answer(self, *names)
+
+    del follower.options["bad_dates"]
+    follower.options["lock_seconds"] = 30
+    # Its new column is a part of its own.
+    follower.lake.cdc.catchup("shop.orders")
+    assert not follower.once()
+    follower.lake.cdc.catchup("shop.orders")
+    monkeypatch.setattr(PipelineState, "answer", answered)
+    assert not follower.once()
+    monkeypatch.undo()
+    assert lost == ["catchup:shop.orders"]
+    assert "'infinity'" in follower.reason("orders")
+    follower.options["bad_dates"] = "null"
+    follower.lake.cdc.catchup("shop.orders")
+    assert follower.once()
+    check(follower, *quarantined)
+
+
+def test_a_truncation_where_the_others_are(follower: Follower) -> None:
+    orders, items = quarantine(follower, follower.topic("all"))
+    orders.truncate()
+    orders.insert(row(4000, note="after"))
+    follower.flush()
+    follower.lake.cdc.catchup("shop.orders")
+    assert follower.once()
+    check(follower, orders, items)
+
+
+def test_new_columns_where_the_others_are(
+    follower: Follower, quarantined: tuple[EventTable, EventTable]
+) -> None:
+    more = Column("more", connect_type("int32"))
+    for table in quarantined:
+        table.columns = [*table.columns, more]
+        table.insert(row(4000, note=None, more=7))
+    follower.flush()
     follower.lake.cdc.catchup("shop.orders")
     assert follower.once()
     check(follower, *quarantined)
@@ -230,6 +286,34 @@ def test_a_table_without_a_key_is_read_again(follower: Follower) -> None:
     assert len(follower.rows("orders")) == len(keyed.rows)
 
 
+def test_a_table_of_the_lake_that_is_gone(
+    follower: Follower, quarantined: tuple[EventTable, EventTable]
+) -> None:
+    follower.lake.drop_table("lake.orders")
+    follower.lake.cdc.resnapshot("shop.orders")
+    assert follower.once()
+    check(follower, *quarantined)
+
+
+def test_a_table_of_the_lake_that_is_another_one(
+    follower: Follower, quarantined: tuple[EventTable, EventTable]
+) -> None:
+    follower.lake.drop_table("lake.items")
+    schema = follower.lake.table("lake.orders").scan().to_arrow().schema
+    other = {"headwater.cdc.pipeline": "other"}
+    follower.lake.create_table("lake.items", schema, primary_keys=["id"], options=other)
+    follower.lake.table("lake.items").write([{**row(1), "at": None, "item": "mine"}])
+    follower.lake.cdc.resnapshot("shop.items")
+    assert not follower.once()
+    assert "not the one that the pipeline wrote; drop or rename it" in follower.reason("items")
+    assert [shown_row["item"] for shown_row in follower.rows("items")] == ["mine"]
+    follower.lake.drop_table("lake.items")
+    follower.lake.cdc.catchup("shop.orders")
+    follower.lake.cdc.resnapshot("shop.items")
+    assert follower.once()
+    check(follower, *quarantined)
+
+
 def test_what_is_rejected(follower: Follower, quarantined: tuple[EventTable, EventTable]) -> None:
     with pytest.raises(Invalid, match="only a quarantined table catches up"):
         follower.lake.cdc.catchup("shop.items")
@@ -254,4 +338,4 @@ def test_messages_that_are_gone(
     follower.lake.cdc.catchup("shop.orders")
     items.update((1,), amount=-9)
     assert not follower.once()
-    assert "does not have its log" in follower.reason("orders")
+    assert "were purged" in follower.reason("orders")

@@ -61,6 +61,19 @@ def test_equal_tables(follower: Follower) -> None:
     assert equal.keys() == {"orders", "items", "emptied"}
 
 
+def test_more_messages_than_the_memory_holds(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.cdc.kafka.log_reader._MAX_MESSAGES", 10)
+    small, large = (follower.table(name, follower.topic(name)) for name in ("small", "large"))
+    small.insert({"id": 1, "item": "x", "amount": 1})
+    for number in range(400):
+        large.insert({"id": number, "item": "x" * 20_000, "amount": number})
+    follower.options["memory_bytes"] = 50_000
+    assert follower.once()
+    assert [verdict.is_equal for verdict in follower.verdicts()] == [True, True]
+
+
 def test_differences(follower: Follower) -> None:
     orders = changed(follower, "orders", follower.topic("orders", 2))
     assert follower.once()

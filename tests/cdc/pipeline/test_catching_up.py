@@ -16,6 +16,7 @@ from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.sink.schema_changes import Narrowing
+from headwater.storage.errors import Unavailable
 
 ROWS = 500
 LAX = "SET SESSION sql_mode = ''"
@@ -80,6 +81,32 @@ def test_a_table_catches_up(origin: Origin, follower: Follower) -> None:
     assert follower.states()["t"].backlog is None
     origin.run("INSERT INTO t (id, w) VALUES (20000, 1)", "DELETE FROM u WHERE id = 2")
     assert written(follower.once(), origin) == 1
+    follower.check("t", "u")
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_request_that_is_obeyed_twice(
+    origin: Origin, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarantine(origin, follower)
+    follower.change(bad_dates=BadDates.FAIL)
+    catch_up(follower, "t")
+    answer = PipelineState.answer
+
+    def answered(self: PipelineState, *names: str) -> None:
+        if names:
+            raise Unavailable("the lake is not there")
+        answer(self)
+
+    monkeypatch.setattr(PipelineState, "answer", answered)
+    with pytest.raises(Unavailable):
+        follower.once()
+    monkeypatch.undo()
+    follower.once()
+    assert follower.phases()["t"] is TablePhase.QUARANTINED
+    follower.change(bad_dates=BadDates.NULL)
+    catch_up(follower, "t")
+    follower.once()
     follower.check("t", "u")
 
 

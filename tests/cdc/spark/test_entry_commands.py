@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.cdc.spark.conftest import Shop
 from tests.conftest import spark_home
 from tests.ports import free_port
-from tests.spark_sessions import connect_server, spark_cluster
+from tests.spark_sessions import connect_server, spark_cluster, starts_local_sessions
 
 from headwater.client import connect
 
@@ -40,6 +40,7 @@ def equal(shop: Shop, rows: int) -> str:
     )
 
 
+@starts_local_sessions
 def test_commands_use_a_session_and_leave_it_to_who_started_it(
     spark: SparkSession, headwater: Headwater, shop: Shop, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.cdc.tutorials import Headwater, run_tutorial
+from tests.spark_sessions import starts_local_sessions
 
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.client import connect
@@ -14,6 +15,7 @@ from headwater.client import connect
 
 @pytest.mark.spark
 @pytest.mark.mariadb
+@starts_local_sessions
 def test_the_section_on_spark_runs_as_it_is_written(
     spark: SparkSession,
     headwater: Headwater,

@@ -198,7 +198,9 @@ class KafkaLogReader:
             return
         assert isinstance(limits.end, TopicPosition)
         goal = self._left(limits.end)
-        self._assign_until(goal)
+        # A client that begins again loses what it has passed over, such as aborted messages.
+        if self._buffer.has_dropped or self._buffer.read != goal.keys():
+            self._assign_until(goal)
         while self._buffer.size < limit and not self._buffer.has_reached(goal):
             if monotonic() > deadline or should_end():
                 return

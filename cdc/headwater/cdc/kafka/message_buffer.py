@@ -19,6 +19,7 @@ class MessageBuffer:
     Attributes:
         size: How many bytes they have.
         read: The partitions that are read.
+        has_dropped: Whether messages that have come were dropped.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class MessageBuffer:
     def clear(self) -> None:
         """Forget all."""
         self.size = 0
+        self.has_dropped = False
         self._parts: list[Messages] = []
         # Where partitions ended when they were read to their ends.
         self._ends: dict[Partition, int] = {}
@@ -102,13 +104,16 @@ class MessageBuffer:
             left = part.take(np.flatnonzero(part.offset < limits))
             self._parts.append(left)
             self.size += left.size - part.size
+            self.has_dropped |= len(left) < len(part)
         for partition in self._ends.keys() & goal.keys():
             self._ends[partition] = min(self._ends[partition], goal[partition])
 
     def ended_before(self, goal: Mapping[Partition, int]) -> dict[Partition, int]:
         """Partitions that ended before some offsets."""
         return {
-            at: self._ends[at] for at in self._at_end & goal.keys() if self._ends[at] < goal[at]
+            at: self._ends[at]
+            for at in self._at_end & self._ends.keys() & goal.keys()
+            if self._ends[at] < goal[at]
         }
 
     def _reached(self) -> dict[Partition, int]:

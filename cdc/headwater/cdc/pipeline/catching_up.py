@@ -19,7 +19,7 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import Backlog, TablePhase, TableState
-from headwater.cdc.pipeline.table_states import after_batch
+from headwater.cdc.pipeline.table_states import after_batch, quarantined
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch, LogReader
 from headwater.cdc.source.positions import Position
@@ -80,26 +80,61 @@ class CatchingUp:
             reason = (state.reason or "").partition(_CANNOT)[0]
             states[name] = replace(state, reason=f"{reason}{_CANNOT}{problem}")
             return
+        self._forget(name)
         # Somebody may have mended the lake's table.
         self._targets.forget(state.target)
         states[name] = replace(state, phase=TablePhase.CATCHING_UP, reason=None)
 
     def begin_again(
-        self, states: dict[TableName, TableState], name: TableName, start: Position
+        self,
+        states: dict[TableName, TableState],
+        name: TableName,
+        start: Position,
+        position: Position,
     ) -> None:
-        """Let a table's rows be removed and come again, from where the log has all of them."""
+        """Let a table's rows be removed and come again, from where the log has all of them.
+
+        Args:
+            states: The tables.
+            name: The table.
+            start: Where the log has all of its rows from.
+            position: Where the other tables are.
+        """
         state = states.get(name)
         if state is None or not state.columns:
             return
+        self._forget(name)
+        self._targets.forget(state.target)
+        try:
+            self._own(name, state)
+        except Unavailable:
+            raise
+        except HeadwaterError as error:
+            states[name] = quarantined(state, error.message, position)
+            return
+        backlog = Backlog(str(start), clears=True)
+        states[name] = replace(
+            state, phase=TablePhase.CATCHING_UP, reason=None, reading=None, backlog=backlog
+        )
+
+    def _own(self, name: TableName, state: TableState) -> None:
+        """Check that the lake's table is the pipeline's; one that is gone is created again.
+
+        Raises:
+            Conflict: It is another one.
+        """
+        if not self._targets.exists(state.target):
+            self._targets.create(state.target, state.source_table(name))
+        elif not self._targets.is_own(state.target):
+            raise Conflict(
+                f"table {state.target} is not the one that the pipeline wrote; drop or rename it, "
+                f"and read the table again: headwater cdc resnapshot {name}"
+            )
+
+    def _forget(self, name: TableName) -> None:
+        """End a table's reader: its next part begins where the table's state says."""
         if name in self._readers:
             self._readers.pop(name).close()
-        self._targets.forget(state.target)
-        states[name] = replace(
-            state,
-            phase=TablePhase.CATCHING_UP,
-            reason=None,
-            backlog=Backlog(str(start), clears=True),
-        )
 
     def _problem(self, states: States, name: TableName, state: TableState) -> str | None:
         """Why a table cannot catch up; None if it can."""
@@ -136,7 +171,7 @@ class CatchingUp:
         """
         behind = {name for name, state in states.items() if state.is_behind}
         for name in self._readers.keys() - behind:
-            self._readers.pop(name).close()
+            self._forget(name)
         limits = BatchLimits(self._settings.batch_seconds, self._settings.batch_bytes, end=end)
         changed, parts = dict(states), dict[TableName, LogBatch]()
         # Those that have a reader go first, lest two tables take turns.
@@ -151,7 +186,7 @@ class CatchingUp:
             except Unavailable:
                 raise
             except HeadwaterError as error:
-                changed[name] = _lost(name, states[name], error)
+                changed[name] = self._lost(name, states[name], error)
         return changed, parts
 
     def read_planned(self, states: States) -> tuple[States, Parts]:
@@ -167,7 +202,7 @@ class CatchingUp:
             except Unavailable:
                 raise
             except HeadwaterError as error:
-                changed[name] = _lost(name, state, error)
+                changed[name] = self._lost(name, state, error)
         return changed, parts
 
     def planned(self, states: States, parts: Parts) -> States:
@@ -181,7 +216,13 @@ class CatchingUp:
         return changed
 
     def commit(
-        self, number: int, states: States, parts: Parts, end: Position, *, is_repeated: bool = False
+        self,
+        number: int,
+        states: States,
+        parts: Parts,
+        batch: LogBatch,
+        *,
+        is_repeated: bool = False,
     ) -> States:
         """Commit parts of backlogs.
 
@@ -189,7 +230,7 @@ class CatchingUp:
             number: The batch's number.
             states: The tables when it begins.
             parts: The parts.
-            end: Where the batch ends.
+            batch: The batch.
             is_repeated: Whether an earlier process planned the batch.
 
         Returns:
@@ -199,7 +240,7 @@ class CatchingUp:
             Unavailable: The lake or the source is not there.
         """
         return {
-            name: self._committed(number, name, states[name], part, end, is_repeated)
+            name: self._committed(number, name, states[name], part, batch, is_repeated)
             for name, part in parts.items()
         }
 
@@ -209,7 +250,7 @@ class CatchingUp:
         name: TableName,
         state: TableState,
         part: LogBatch,
-        end: Position,
+        batch: LogBatch,
         is_repeated: bool,
     ) -> TableState:
         before = {name: _followed(state)}
@@ -240,14 +281,27 @@ class CatchingUp:
                 backlog = replace(backlog, clears=True)
             # What another reading needs is of the batch, and not of the part.
             return replace(changed, prepared=state.prepared, backlog=backlog)
-        if part.end.contains(end) and end.contains(part.end):
-            return replace(changed, position=str(end))
+        is_at_end = part.end.contains(batch.end) and batch.end.contains(part.end)
+        # What the batch changes was not applied to the table: its own reader comes to it.
+        if is_at_end and not batch.changes:
+            return replace(changed, position=str(batch.end))
         return replace(
             changed,
             phase=TablePhase.CATCHING_UP,
             prepared=state.prepared,
             backlog=Backlog(str(part.end), prepared=changed.prepared),
         )
+
+    def _lost(self, name: TableName, state: TableState, error: HeadwaterError) -> TableState:
+        """The state of a table whose backlog cannot be read."""
+        problem, backlog = error.message, state.backlog
+        assert backlog is not None
+        # A source without rows says itself what helps.
+        if self._source.has_rows:
+            if isinstance(error, NotFound | Conflict):
+                problem = f"the source does not have its log from '{backlog.after}' on any more"
+            problem += f"; read the table again: headwater cdc resnapshot {name}"
+        return replace(state, phase=TablePhase.QUARANTINED, reason=problem, position=backlog.after)
 
     def _again(self, name: TableName, state: TableState, reason: str) -> TableState:
         """The state of a table whose rows the log does not have, so that all are read again."""
@@ -285,16 +339,6 @@ def _followed(state: TableState) -> TableState:
         backlog=None,
         prepared=prepared,
     )
-
-
-def _lost(name: TableName, state: TableState, error: HeadwaterError) -> TableState:
-    """The state of a table whose backlog cannot be read."""
-    problem = error.message
-    if isinstance(error, NotFound | Conflict) and state.backlog is not None:
-        problem = f"the source does not have its log from '{state.backlog.after}' on any more"
-    reason = f"{problem}; read the table again: headwater cdc resnapshot {name}"
-    position = "" if state.backlog is None else state.backlog.after
-    return replace(state, phase=TablePhase.QUARANTINED, reason=reason, position=position)
 
 
 def _replaces(change: Change, name: TableName) -> bool:

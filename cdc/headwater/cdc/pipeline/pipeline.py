@@ -184,7 +184,7 @@ class _Session:
                 states = self._finish(plan, states, reader)
             states = self._watched(states, reader.position)
             while True:
-                states = self._obeyed(states)
+                states = self._obeyed(states, reader.position)
                 if self._is_done(plan, states, reader):
                     break
                 plan, states = self._next(plan, states, reader)
@@ -226,7 +226,8 @@ class _Session:
                 for name, state in plan.tables.items()
                 if state.phase is not TablePhase.GONE
             }
-            tables = _escaped(self._asked_again(_by_name(plan), {**every, **requests}))
+            states, at = _by_name(plan), self._source.parse(plan.end)
+            tables = _escaped(self._asked_again(states, {**every, **requests}, at))
         else:
             # The log describes them again.
             for state in plan.tables.values():
@@ -395,7 +396,7 @@ class _Session:
         position = str(batch.end)
         committed = after_batch(states, batch, outcome, self._source, self._cascades)
         caught_up = self._catching_up.commit(
-            plan.number, states, parts, batch.end, is_repeated=is_repeated
+            plan.number, states, parts, batch, is_repeated=is_repeated
         )
         states = self._events.apply(plan.number, states, committed, batch, self._joining)
         # A statement of the batch may have renamed a table, or dropped it.
@@ -496,7 +497,7 @@ class _Session:
         )
         self._progress.states(states)
 
-    def _obeyed(self, states: States) -> States:
+    def _obeyed(self, states: States, position: Position) -> States:
         """Carry out what other processes ask for."""
         requests = self._state.requests()
         if not requests:
@@ -505,10 +506,10 @@ class _Session:
             self._stop.set()
         # They are answered when the states are recorded.
         self._obeyed_requests = tuple(requests)
-        return self._asked_again(states, requests)
+        return self._asked_again(states, requests, position)
 
     def _asked_again(
-        self, states: States, requests: Mapping[str, str]
+        self, states: States, requests: Mapping[str, str], position: Position
     ) -> dict[TableName, TableState]:
         """The states when the tables that requests name are read again."""
         changed = dict(states)
@@ -518,7 +519,8 @@ class _Session:
                 self._joining.ask_again(changed, table, replaces=value == "replace")
             elif name.startswith("begin again:"):
                 table = TableName.from_escaped(name.removeprefix("begin again:"))
-                self._catching_up.begin_again(changed, table, self._source.parse(value))
+                start = self._source.parse(value)
+                self._catching_up.begin_again(changed, table, start, position)
             elif name.startswith("catchup:"):
                 table = TableName.from_escaped(name.removeprefix("catchup:"))
                 self._catching_up.ask(changed, table)

@@ -127,8 +127,8 @@ def request_catchup(
             problem = "PostgreSQL deletes the log that the other tables have had"
         elif state.backlog is None:
             problem = (
-                "the position of its rows in the log is not known, as they were being read when "
-                "it was quarantined"
+                "the position of its rows in the log is not known, as it was not streaming when it "
+                "was quarantined"
             )
         if problem is not None:
             raise Conflict(
