@@ -145,7 +145,7 @@ def test_a_deletion_vector_of_the_oldest_file_deletes_the_whole_row(lake: Lake) 
     table.write(rows(0, 1, 2))
     update(table, 0, a=[7, 8, 9])
     oldest = min(files_of(table), key=lambda file: file.max_sequence_number)
-    vectors = {oldest.file_name: DeletionVector.of([1])}
+    vectors = {oldest.file_name: DeletionVector.from_positions([1])}
     index = write_deletion_vectors(table.storage, EMPTY_ROW, 0, vectors)
     commit(table, new_index_files=tuple(index))
     assert found(table, ["id", "a"]) == [{"id": 0, "a": 7}, {"id": 2, "a": 9}]
@@ -413,9 +413,9 @@ def test_random_column_files_join_as_in_a_dictionary(
                 gone |= set(matching)
                 continue
             table.update({"b": "set", "id": 7}, where=f"a = {detail}")
-            for at in matching:
-                if at not in gone:
-                    model[at] |= {"b": "set", "id": 7}
+            for row_id in matching:
+                if row_id not in gone:
+                    model[row_id] |= {"b": "set", "id": 7}
             continue
         if step == "compact":
             if table.compact() is not None:

@@ -39,7 +39,7 @@ POSITIONS = st.sets(st.integers(0, 300_000)) | st.integers(0, 70_000).map(range)
 @settings(max_examples=20)
 @given(POSITIONS, st.binary(max_size=9))
 def test_what_is_written_is_read(wide: bool, positions: set[int], more: bytes) -> None:
-    data, length = DeletionVector.of(list(positions)).encoded(wide=wide)
+    data, length = DeletionVector.from_positions(list(positions)).encoded(wide=wide)
     read = DeletionVector.decoded(data + more, length, "here")
     assert read.positions.tolist() == sorted(positions)
     assert DeletionVector.stored_bytes(data[:8], length) == len(data)
@@ -48,24 +48,26 @@ def test_what_is_written_is_read(wide: bool, positions: set[int], more: bytes) -
 def test_the_bytes_are_paimon_s() -> None:
     """As ``BitmapDeletionVector`` and ``Bitmap64DeletionVector`` of 2.0.0 write rows 1 to 9."""
     run = struct.pack("<HHBHHHHH", 12347, 0, 1, 0, 8, 1, 1, 8)
-    narrow, length = DeletionVector.of(range(1, 10)).encoded(wide=False)
+    narrow, length = DeletionVector.from_positions(range(1, 10)).encoded(wide=False)
     body = struct.pack(">i", 1581511376) + run
     assert narrow == struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
     assert length == len(body)
-    wide, length = DeletionVector.of(range(1, 10)).encoded(wide=True)
+    wide, length = DeletionVector.from_positions(range(1, 10)).encoded(wide=True)
     body = struct.pack("<iqi", 1681511377, 1, 0) + run
     assert wide == struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
     assert length == len(wide)
 
 
 def test_rows_beyond_32_bits_need_the_wide_form() -> None:
-    vector = DeletionVector.of([7, 2**31, 2**33])
+    vector = DeletionVector.from_positions([7, 2**31, 2**33])
     data, length = vector.encoded(wide=True)
     assert DeletionVector.decoded(data, length, "here").positions.tolist() == [7, 2**31, 2**33]
     with pytest.raises(Unsupported, match="bitmap64"):
         vector.encoded(wide=False)
     # Java writes an empty bitmap for each number of 2^32 rows that has none.
-    bitmaps = [DeletionVector.of(rows).encoded(wide=False)[0][8:-4] for rows in ([], [5])]
+    bitmaps = [
+        DeletionVector.from_positions(rows).encoded(wide=False)[0][8:-4] for rows in ([], [5])
+    ]
     parts = b"".join(struct.pack("<i", key) + bits for key, bits in enumerate(bitmaps))
     body = struct.pack("<iq", 1681511377, 2) + parts
     framed = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
@@ -74,12 +76,12 @@ def test_rows_beyond_32_bits_need_the_wide_form() -> None:
 
 @BOTH
 def test_damage_is_found(wide: bool) -> None:
-    data, length = DeletionVector.of([1, 5, 70_000]).encoded(wide=wide)
+    data, length = DeletionVector.from_positions([1, 5, 70_000]).encoded(wide=wide)
     for size in range(len(data)):
         with pytest.raises(CorruptData, match="here"):
             DeletionVector.decoded(data[:size], length, "here")
-    for at in range(len(data)):
-        broken = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+    for place in range(len(data)):
+        broken = data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :]
         with pytest.raises(CorruptData, match="here"):
             DeletionVector.decoded(broken, length, "here")
     for wrong in (0, 3, length - 1, length + 1, -length):
@@ -90,13 +92,13 @@ def test_damage_is_found(wide: bool) -> None:
 @settings(max_examples=20)
 @given(st.sets(st.integers(0, 60)), st.integers(0, 30), st.integers(0, 40))
 def test_batches_lose_the_deleted_rows(positions: set[int], start: int, rows: int) -> None:
-    vector = DeletionVector.of(sorted(positions))
+    vector = DeletionVector.from_positions(sorted(positions))
     values = np.arange(start, start + rows)
     batch = pa.record_batch({"at": values})
-    kept = [at for at in values.tolist() if at not in positions]
+    kept = [value for value in values.tolist() if value not in positions]
     assert vector.without(batch, start).column("at").to_pylist() == kept
     assert vector.without(batch.select([]), start).num_rows == len(kept)
-    other = DeletionVector.of([1, 2])
+    other = DeletionVector.from_positions([1, 2])
     assert set(vector.merged(other).positions.tolist()) == positions | {1, 2}
 
 
@@ -104,10 +106,10 @@ def test_batches_lose_the_deleted_rows(positions: set[int], start: int, rows: in
 def test_rows_are_left_out_whatever_their_share(deleted: int) -> None:
     positions = set(random.Random(deleted).sample(range(1000), deleted))
     rows = [
-        {"id": at, "text": None if at % 7 == 0 else f"text {at}", "list": [at] * (at % 3)}
-        for at in range(1000)
+        {"id": row, "text": None if row % 7 == 0 else f"text {row}", "list": [row] * (row % 3)}
+        for row in range(1000)
     ]
-    vector = DeletionVector.of([5000 + at for at in sorted(positions)])
+    vector = DeletionVector.from_positions([5000 + position for position in sorted(positions)])
     batch = pa.RecordBatch.from_pylist(rows)
     left = vector.without(batch, 5000)
     assert left.to_pylist() == [row for row in rows if row["id"] not in positions]
@@ -119,12 +121,12 @@ def test_rows_are_left_out_whatever_their_share(deleted: int) -> None:
 
 
 def vectors(table: StoredTable, *files: IndexFileMeta) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    deleted: dict[str, list[int]] = {}
     for file in files:
         for name, vector in read_deletion_vectors(table.storage, EMPTY_ROW, 0, file).items():
-            assert name not in found
-            found[name] = vector.positions.tolist()
-    return found
+            assert name not in deleted
+            deleted[name] = vector.positions.tolist()
+    return deleted
 
 
 def entries(*files: IndexFileMeta) -> list[IndexManifestEntry]:
@@ -132,7 +134,7 @@ def entries(*files: IndexFileMeta) -> list[IndexManifestEntry]:
 
 
 def write(table: StoredTable, **positions: list[int]) -> list[IndexFileMeta]:
-    new = {name: DeletionVector.of(rows) for name, rows in positions.items()}
+    new = {name: DeletionVector.from_positions(rows) for name, rows in positions.items()}
     return write_deletion_vectors(table.storage, EMPTY_ROW, 0, new)
 
 
@@ -171,7 +173,7 @@ def test_only_touched_files_are_written_again(new_table: NewTable) -> None:
         entries(one, two, three),
         EMPTY_ROW,
         0,
-        merge={"a": DeletionVector.of([9]), "x": DeletionVector.of([0])},
+        merge={"a": DeletionVector.from_positions([9]), "x": DeletionVector.from_positions([0])},
         remove=["c"],
     )
     assert set(deleted) == {one, two}
@@ -182,7 +184,7 @@ def test_a_bucket_s_one_file_is_written_again(new_table: NewTable) -> None:
     table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
     (one,) = write(table, a=[1], b=[2])
     new, deleted = replaced_vectors(
-        table.storage, entries(one), EMPTY_ROW, 0, merge={"c": DeletionVector.of([3])}
+        table.storage, entries(one), EMPTY_ROW, 0, merge={"c": DeletionVector.from_positions([3])}
     )
     assert deleted == [one]
     assert vectors(table, *new) == {"a": [1], "b": [2], "c": [3]}

@@ -79,7 +79,7 @@ def level_file(table: StoredTable, level: int, rows: dict[int, int], *, first: i
 
 def delete(table: StoredTable, file: DataFile, positions: Sequence[int]) -> None:
     present = index_entries(table.storage, latest(table))
-    merge = {file.file_name: DeletionVector.of(positions)}
+    merge = {file.file_name: DeletionVector.from_positions(positions)}
     new, old = replaced_vectors(table.storage, present, EMPTY_ROW, 0, merge=merge)
     buckets = table.storage.schema.table_options.bucket
     message = CommitMessage(
@@ -92,12 +92,12 @@ def read(
     table: StoredTable, where: str | None = None, columns: Sequence[str] | None = None
 ) -> list[tuple[int, ...]]:
     predicate = None if where is None else parse_predicate(where, table.storage.schema)
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     for split in plan_snapshot(table.storage, latest(table), predicate=predicate).splits:
         sent = pickle.loads(pickle.dumps(split))
         for batch in read_split(table.storage, sent, columns=columns, predicate=predicate):
-            found += zip(*batch.to_pydict().values(), strict=True)
-    return sorted(found)
+            rows += zip(*batch.to_pydict().values(), strict=True)
+    return sorted(rows)
 
 
 def files(table: StoredTable) -> list[DataFile]:

@@ -110,10 +110,11 @@ class MessageBuffer:
 
     def ended_before(self, goal: Mapping[Partition, int]) -> dict[Partition, int]:
         """Partitions that ended before some offsets."""
+        at_end = self._at_end & self._ends.keys() & goal.keys()
         return {
-            at: self._ends[at]
-            for at in self._at_end & self._ends.keys() & goal.keys()
-            if self._ends[at] < goal[at]
+            partition: self._ends[partition]
+            for partition in at_end
+            if self._ends[partition] < goal[partition]
         }
 
     def _reached(self) -> dict[Partition, int]:

@@ -42,6 +42,7 @@ from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN, RowIds
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import (
@@ -206,7 +207,7 @@ class _Target:
         for name, parts in positions.items():
             signed = np.concatenate(parts)
             places = np.where(signed < 0, -signed - 1, signed)
-            repeated = len(places) - len(np.unique(places))
+            repeated = len(places) - len(sorted_distinct(places))
             if repeated and self.change.repeats is Repeats.REFUSED:
                 raise Invalid(
                     f"table {storage.name}: several rows of the source match one row, at "
@@ -225,7 +226,9 @@ class _Target:
                 storage, split.directory, split.partition_values, split.deletion_files
             )
             (file,) = split.files
-            buckets[bucket].take(storage, file, files.open(file), DeletionVector.of(gone))
+            buckets[bucket].take(
+                storage, file, files.open(file), DeletionVector.from_positions(gone)
+            )
         return counts
 
 

@@ -35,13 +35,13 @@ __all__ = ["ColumnChanges", "splits_of_ranges"]
 
 def splits_of_ranges(split: Split) -> Mapping[str, Split]:
     """A split for each range of rows, by the name of its oldest file."""
-    found: dict[str, Split] = {}
+    splits: dict[str, Split] = {}
     for rows in row_ranges(split.directory, split.files):
         name = rows.anchor.file_name
         own = split.deletion_files.get(name)
         vectors = {} if own is None else {name: own}
-        found[name] = replace(split, files=rows.all_files, deletion_files=vectors)
-    return found
+        splits[name] = replace(split, files=rows.all_files, deletion_files=vectors)
+    return splits
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class ColumnChanges:
             )
             before = files.open(rows.anchor, partial=True).deletion_vector
             own = TakenRows.of(split)
-            own.vectors[file] = before.merged(DeletionVector.of(deleted))
+            own.vectors[file] = before.merged(DeletionVector.from_positions(deleted))
             taken.append(own)
         return counts
 

@@ -1,4 +1,4 @@
-"""Former deletion vectors of files that a commit replaces or marks anew."""
+"""Former deletion vectors of files that a commit replaces, or marks again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["released_vectors"]
 def released_vectors(
     storage: TableStorage, base: Snapshot, messages: Sequence[CommitMessage]
 ) -> list[CommitMessage]:
-    """Take away the former deletion vectors of files that messages replace or mark anew.
+    """Take away the former deletion vectors of files that messages replace, or mark again.
 
-    Whoever replaced the files has read them without their deleted rows, and a new vector holds what
-    the former one did. With data evolution a compaction leaves deleted rows where they are, and
-    their vectors move with them. Buckets whose messages name the index files that they replace are
-    left out.
+    The writer that replaced the files has read them without their deleted rows, and a new vector
+    holds what the former one did. With data evolution a compaction leaves deleted rows where they
+    are, and their vectors move with them. Buckets whose messages name the index files that they
+    replace are left out.
 
     Args:
         storage: The table.
@@ -70,14 +70,14 @@ def released_vectors(
         gone.setdefault((message.partition, message.bucket, message.total_buckets), set()).update(
             left
         )
-    found: list[CommitMessage] = []
+    released: list[CommitMessage] = []
     for (partition, bucket, total), names in gone.items():
         own = moved.get((partition, bucket))
         new, deleted = replaced_vectors(
             storage, entries, partition, bucket, merge=own, remove=names
         )
         if deleted:
-            found.append(
+            released.append(
                 CommitMessage(
                     partition,
                     bucket,
@@ -87,7 +87,7 @@ def released_vectors(
                     checked_snapshot=base.identity,
                 )
             )
-    return found
+    return released
 
 
 def _moved_vectors(
@@ -113,4 +113,4 @@ def _moved_vectors(
             deleted = ~read_deletion_vector(storage.files, place).kept(0, old.row_count)
             positions.append(np.flatnonzero(deleted) + old.first_row_id - new.first_row_id)
         if positions:
-            yield new.file_name, DeletionVector.of(np.concatenate(positions))
+            yield new.file_name, DeletionVector.from_positions(np.concatenate(positions))

@@ -23,12 +23,13 @@ from pyroaring import BitMap, BitMap64
 
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.rows.gather import kept_rows
+from headwater.storage.rows.ordering import sorted_distinct
 
 __all__ = ["DeletionVector"]
 
 _MAGIC_32 = struct.pack(">i", 1581511376)
 _MAGIC_64 = struct.pack("<i", 1681511377)
-_MOST_NARROW = 2**31 - 1
+_MAX_NARROW = 2**31 - 1
 _SIZE = struct.Struct(">i")
 _CHECKSUM = struct.Struct(">I")
 # Around the bitmap and its magic number: the size before, the checksum after.
@@ -48,9 +49,9 @@ class DeletionVector:
     positions: npt.NDArray[np.int64]
 
     @staticmethod
-    def of(positions: Sequence[int] | npt.NDArray[np.int64]) -> DeletionVector:
+    def from_positions(positions: Sequence[int] | npt.NDArray[np.int64]) -> DeletionVector:
         """The vector of these positions, in any order."""
-        return DeletionVector(np.unique(np.asarray(positions, np.int64)))
+        return DeletionVector(sorted_distinct(np.asarray(positions, np.int64)))
 
     def __len__(self) -> int:
         """The number of deleted rows."""
@@ -61,7 +62,7 @@ class DeletionVector:
         return DeletionVector(np.union1d(self.positions, other.positions))
 
     def kept(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """For each row from `start` to before `stop`: True if it is not deleted."""
+        """Whether each row from `start` to before `stop` is not deleted."""
         first, last = np.searchsorted(self.positions, [start, stop])
         mask = np.ones(stop - start, np.bool_)
         mask[self.positions[first:last] - start] = False
@@ -97,7 +98,7 @@ class DeletionVector:
             bitmap.run_optimize()
             data = _MAGIC_64 + bitmap.serialize()
         else:
-            if len(self) and self.positions[-1] > _MOST_NARROW:
+            if len(self) and self.positions[-1] > _MAX_NARROW:
                 raise Unsupported(
                     f"row {self.positions[-1]} of a data file is beyond a 32-bit deletion vector; "
                     "set 'deletion-vectors.bitmap64'"
@@ -132,7 +133,9 @@ class DeletionVector:
         """
         magic = framed[_SIZE.size : _SIZE.size + len(_MAGIC_32)]
         if magic not in (_MAGIC_32, _MAGIC_64):
-            raise CorruptData(f"{where} is no deletion vector: it begins with {framed[:8].hex()}")
+            raise CorruptData(
+                f"{where} is not a deletion vector: it begins with {framed[:8].hex()}"
+            )
         wide = magic == _MAGIC_64
         size = length - _FRAME if wide else length
         (said,) = _SIZE.unpack_from(framed)
@@ -150,5 +153,5 @@ class DeletionVector:
             bitmap = BitMap64.deserialize(bits) if wide else BitMap.deserialize(bits)
         except (ValueError, IndexError) as error:
             raise CorruptData(f"{where} holds no Roaring bitmap: {error}") from error
-        found = np.frombuffer(bitmap.to_array(), np.uint64 if wide else np.uint32)
-        return DeletionVector(found.astype(np.int64))
+        positions = np.frombuffer(bitmap.to_array(), np.uint64 if wide else np.uint32)
+        return DeletionVector(positions.astype(np.int64))

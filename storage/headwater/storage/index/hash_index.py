@@ -23,6 +23,7 @@ from headwater.storage.index.index_file import (
     index_file_path,
     new_index_file,
 )
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["Hashes", "damaged_hash_index", "read_hash_index", "write_hash_index"]
@@ -59,7 +60,7 @@ def read_hash_index(storage: TableStorage, entry: IndexManifestEntry) -> Hashes:
             storage, path, f"is changed: checksum mismatch: expected {named[1]}, got {actual}"
         )
     hashes = np.frombuffer(data, ">i4").astype(np.int32)
-    if named is None and len(np.unique(hashes)) < len(hashes):
+    if named is None and len(sorted_distinct(hashes)) < len(hashes):
         raise damaged_hash_index(storage, path, "holds a hash twice")
     return hashes
 

@@ -27,6 +27,7 @@ from headwater.storage.manifest.data_file import FileKind
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.by_bucket import Bucket
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.dynamic import DynamicBuckets, HashIndexes, hash_indexes
 from headwater.storage.write.table_writer import CommitMessage, TableWriter
@@ -212,7 +213,7 @@ class SteppedWrite:
                 parts.append(read_hash_index(self._storage, entry))
             # Several tasks may have met the same new key.
             file = write_hash_index(
-                self._storage, partition, bucket, np.unique(np.concatenate(parts))
+                self._storage, partition, bucket, sorted_distinct(np.concatenate(parts))
             )
             self._replace_index(partition, bucket, file)
         self._new_hashes.clear()

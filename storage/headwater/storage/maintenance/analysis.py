@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headwater.storage.casts.cast import cast
 from headwater.storage.errors import Invalid
 from headwater.storage.read.split import read_split
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.snapshot.table_statistics import ColumnStatistics
@@ -74,7 +75,7 @@ class DistinctCount:
     def add(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Take in the hashes of some values."""
         if self._registers is None:
-            self._hashes = np.unique(np.concatenate([self._hashes, hashes]))
+            self._hashes = sorted_distinct(np.concatenate([self._hashes, hashes]))
             if len(self._hashes) <= _EXACT:
                 return
             hashes, self._hashes = self._hashes, np.empty(0, np.uint64)
@@ -121,7 +122,7 @@ class ColumnSummary:
         nulls: Nulls.
         values: Values that are not null.
         low: The smallest value, as an array of one; None without values, and for text and bytes.
-        high: The greatest value, likewise.
+        high: The greatest value, as an array of one; None as for `low`.
         length: The lengths of all values together.
         longest: The length of the longest.
         distinct: The different values.
@@ -209,8 +210,8 @@ def _hashes(values: pa.Array) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.string())
     series = pl.from_arrow(values)
     assert isinstance(series, pl.Series)
-    found: npt.NDArray[np.uint64] = series.hash(seed=1).to_numpy()
-    return found
+    hashes: npt.NDArray[np.uint64] = series.hash(seed=1).to_numpy()
+    return hashes
 
 
 def _width(data_type: AtomicType) -> int:
@@ -298,12 +299,12 @@ def summarize_split(storage: TableStorage, split: Split, fields: Sequence[DataFi
     Raises:
         CorruptData: A file is missing or damaged; the message names it.
     """
-    found = RowSummary.of_none(fields)
+    summary = RowSummary.of_none(fields)
     names = [item.name for item in fields]
     if not names and split.is_counted:
-        return replace(found, rows=split.row_count)
+        return replace(summary, rows=split.row_count)
     for batch in read_split(storage, split, columns=names, batch_rows=_BATCH_ROWS):
-        found.rows += batch.num_rows
-        for name, summary in found.columns.items():
-            summary.add(batch.column(name))
-    return found
+        summary.rows += batch.num_rows
+        for name, column_summary in summary.columns.items():
+            column_summary.add(batch.column(name))
+    return summary

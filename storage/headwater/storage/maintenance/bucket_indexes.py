@@ -29,6 +29,7 @@ from headwater.storage.index.index_file import (
 from headwater.storage.index.manifest import index_entries
 from headwater.storage.read.bucket_files import BucketFiles
 from headwater.storage.read.split import read_split
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.schema.table_schema import TableSchema
@@ -272,8 +273,8 @@ def _key_hashes(storage: TableStorage, partition: IndexedPartition, bucket: int)
         files = BucketFiles(storage, split.directory, split.partition_values)
         for file in split.files:
             batches = files.open(file).rows(names, None, _BATCH_ROWS)
-            own = [np.unique(row_hashes(storage, batch)) for batch in batches]
-            distinct = np.unique(np.concatenate([distinct, *own]))
+            own = [sorted_distinct(row_hashes(storage, batch)) for batch in batches]
+            distinct = sorted_distinct(np.concatenate([distinct, *own]))
     return distinct
 
 
@@ -299,7 +300,7 @@ class _Live:
                 own = row_hashes(storage, batch)
                 is_wanted = np.isin(own, among)
                 before = hashes.get(split.bucket, _NO_HASHES)
-                hashes[split.bucket] = np.unique(np.concatenate([before, own[is_wanted]]))
+                hashes[split.bucket] = sorted_distinct(np.concatenate([before, own[is_wanted]]))
                 rows.setdefault(split.bucket, []).append(batch.filter(pa.array(is_wanted)))
         return _Live(hashes, rows)
 

@@ -99,12 +99,14 @@ class ColumnChange:
             raise
 
     def _mark(self, split: Split, rows: RowRange, read: _RangeReader) -> None:
-        found = [positions[matched.taken] for positions, matched in read.matched(self.matcher)]
-        gone = np.concatenate(found) if found else np.empty(0, np.int64)
+        taken = [positions[matched.taken] for positions, matched in read.matched(self.matcher)]
+        gone = np.concatenate(taken) if taken else np.empty(0, np.int64)
         if not len(gone):
             return
         bucket = self._buckets.setdefault((split.partition, split.bucket), TakenRows.of(split))
-        bucket.vectors[rows.anchor.file_name] = read.deleted.merged(DeletionVector.of(gone))
+        bucket.vectors[rows.anchor.file_name] = read.deleted.merged(
+            DeletionVector.from_positions(gone)
+        )
 
 
 class _RangeReader:

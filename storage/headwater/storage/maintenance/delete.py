@@ -2,9 +2,9 @@
 
 A primary-key table gets ``-D`` rows for the keys that match, where these end the rows of their
 keys; elsewhere `key_rewrite` takes the rows out of their files. An append table with
-``deletion-vectors.enabled`` gets vectors that mark the rows, another one the files that hold
-matching rows anew, without them. Either way the commit must know from which snapshot the rows were
-read, see `TableCommit.commit`. The pieces of work are independent and pickle.
+``deletion-vectors.enabled`` gets vectors that mark the rows, another one new files in place of
+those that hold matching rows, without them. Either way the commit must know from which snapshot
+the rows were read, see `TableCommit.commit`. The pieces of work are independent and pickle.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ def _mark(storage: TableStorage, task: DeletionTask, predicate: Predicate) -> li
         files = BucketFiles(storage, split.directory, split.partition_values, split.deletion_files)
         for file in split.files:
             opened = files.open(file)
-            found = matching_rows(opened, storage.schema, predicate)
-            vector = opened.deletion_vector.merged(found)
+            matching = matching_rows(opened, storage.schema, predicate)
+            vector = opened.deletion_vector.merged(matching)
             if len(vector) == file.row_count:
                 gone.append(file)
             elif len(vector) > len(opened.deletion_vector):
@@ -200,14 +200,14 @@ def matching_rows(
     """The positions of a file's rows that a filter is true for, deleted ones among them."""
     matches = to_expression(predicate, schema)
     columns = sorted(columns_of(predicate)) or [schema.fields[0].name]
-    found: list[npt.NDArray[np.int64]] = []
+    positions: list[npt.NDArray[np.int64]] = []
     for start, batch in opened.positions(columns, predicate, _BATCH_ROWS):
         numbers = pa.array(np.arange(start, start + batch.num_rows))
         numbered = pa.RecordBatch.from_arrays(
             [*batch.columns, numbers], names=[*columns, _POSITION]
         )
-        found.append(filter_rows(numbered, matches).column(_POSITION).to_numpy())
-    return DeletionVector.of(np.concatenate(found) if found else [])
+        positions.append(filter_rows(numbered, matches).column(_POSITION).to_numpy())
+    return DeletionVector.from_positions(np.concatenate(positions) if positions else [])
 
 
 def _rewrite(

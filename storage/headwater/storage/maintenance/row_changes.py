@@ -2,7 +2,7 @@
 
 In an append table the rows that match are marked by deletion vectors, or their files are written
 again without them; their new versions go to new files. In a primary-key table the new versions are
-upserts where these take the place of what is stored; else files are written anew (`key_rewrite`).
+upserts where these take the place of what is stored; else files are written again (`key_rewrite`).
 The rows are read in this process, a batch at a time.
 
 Source: ``UpdatePaimonTableCommand.scala``, ``MergeIntoPaimonTable.scala``.
@@ -67,7 +67,7 @@ def change_rows(
         storage: The table.
         snapshot: The snapshot; None for a table without one.
         matcher: Says which rows change.
-        rewrites: In a primary-key table, write the files of the rows that match anew.
+        rewrites: In a primary-key table, write the files of the rows that match again.
 
     Returns:
         Messages to be committed together; none when nothing changes.
@@ -173,7 +173,7 @@ def _upsert(
 def _any_loses(
     storage: TableStorage, rules: MergeRules, old: pa.RecordBatch, new: pa.Table
 ) -> bool:
-    """True if a new version is older than its row by ``sequence.field``."""
+    """Whether a new version is older than its row by ``sequence.field``."""
     if all(
         pa.chunked_array([old.column(name)]).equals(new.column(name))
         for name in rules.sequence_fields
@@ -228,20 +228,20 @@ class _AppendChange:
         storage = self.storage
         columns = storage.schema.moved_columns
         before = opened.deletion_vector
-        found: list[npt.NDArray[np.int64]] = []
+        positions: list[npt.NDArray[np.int64]] = []
         for start, batch in opened.positions(columns, self.matcher.predicate, _BATCH_ROWS):
             live = before.kept(start, start + batch.num_rows)
             rows = batch.filter(pa.array(live))
             matched = self.matcher.match(rows)
             if not len(matched.taken):
                 continue
-            found.append(np.flatnonzero(live)[matched.taken] + start)
+            positions.append(np.flatnonzero(live)[matched.taken] + start)
             if matched.added is not None:
                 self._write(rows, matched.taken, matched.added)
-        if not found:
+        if not positions:
             return
         bucket = self.buckets.setdefault((split.partition, split.bucket), TakenRows.of(split))
-        bucket.take(storage, file, opened, DeletionVector.of(np.concatenate(found)))
+        bucket.take(storage, file, opened, DeletionVector.from_positions(np.concatenate(positions)))
 
     def _write(self, rows: pa.RecordBatch, taken: npt.NDArray[np.int64], added: pa.Table) -> None:
         if self.moved is None:

@@ -31,5 +31,5 @@ def all_rows(
         directory,
         rows,
         lambda file: files.open(file, partial=True),
-        lambda: DeletionVector.of([]),
+        lambda: DeletionVector.from_positions([]),
     )

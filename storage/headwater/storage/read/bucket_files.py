@@ -49,9 +49,9 @@ __all__ = ["BucketFiles"]
 
 _WINDOWS_IN_BUFFER = 8
 # A smaller window costs more than its rows.
-_LEAST_WINDOW_BYTES = 4096
-# A merge may hold so many times the rows of a batch, as long as its window has room: each window
-# costs some hundred calls, however few its rows.
+_MIN_WINDOW_BYTES = 4096
+# A merge may hold so many times the rows of a batch, as long as they fit into its window: each
+# window costs some hundred calls, however few its rows.
 _BATCHES_IN_WINDOW = 8
 _ROW_NUMBERS_AT_ONCE = 65536 * _BATCHES_IN_WINDOW
 
@@ -338,7 +338,7 @@ class BucketFiles:
     def _window_bytes(self) -> int:
         """Bytes of the rows that a merge holds: they are copied a few times on their way."""
         share = self.storage.schema.table_options.write_buffer_size // _WINDOWS_IN_BUFFER
-        return max(share, _LEAST_WINDOW_BYTES)
+        return max(share, _MIN_WINDOW_BYTES)
 
     def _few_keys(self, section: Section, rules: MergeRules) -> FewKeys | None:
         """The keys of a section's sorted runs, if they are few."""
@@ -389,8 +389,8 @@ class BucketFiles:
                     among = self._few_keys(section, rules) if keys_only or is_looked_up else None
 
                     def part(file: DataFile, count: int) -> Iterator[pa.RecordBatch]:
-                        found = read_file(file, count, None)
-                        return found if among is None else map(among.kept, found)
+                        batches = read_file(file, count, None)
+                        return batches if among is None else map(among.kept, batches)
 
                     memory = sort_memory(self.storage.schema.table_options.write_buffer_size)
                     yield from key_sorted(run.files, part, rules, memory)
@@ -421,7 +421,7 @@ class BucketFiles:
     def _marked(self, place: DeletionFile | None) -> RowSelection:
         """The rows that a deletion vector marks."""
         if place is None:
-            return RowSelection(DeletionVector.of([]).positions)
+            return RowSelection(DeletionVector.from_positions([]).positions)
         return RowSelection(read_deletion_vector(self.storage.files, place).positions)
 
     def open(self, file: DataFile, *, partial: bool = False) -> DataFileReader:

@@ -356,7 +356,7 @@ class DataFileReader:
     def deletion_vector(self) -> DeletionVector:
         """The positions of the file's deleted rows; raises CorruptData."""
         if self._deleted is None:
-            return DeletionVector.of([])
+            return DeletionVector.from_positions([])
         vector = read_deletion_vector(self._files, self._deleted)
         if len(vector) and vector.positions[-1] >= self._row_count:
             raise CorruptData(

@@ -14,6 +14,7 @@ from headwater.storage.manifest.data_file import DataFile
 from headwater.storage.merge.engine import Indices
 from headwater.storage.merge.sorted_run import ROW_NUMBER
 from headwater.storage.read.data_file_reader import DataFileReader
+from headwater.storage.rows.ordering import sorted_distinct
 
 __all__ = ["RowNumbering"]
 
@@ -24,7 +25,7 @@ class RowNumbering:
 
     Attributes:
         files: The files; their rows, deleted ones included, are numbered one file after another.
-        numbers_only: True if the rows are not merged, so that their keys and numbers are enough.
+        numbers_only: Whether the rows are not merged, so that their keys and numbers are enough.
     """
 
     files: Sequence[DataFile]
@@ -59,11 +60,11 @@ class RowNumbering:
         """The rows noted, by the names of their files."""
         if not self._superseded:
             return {}
-        numbers = np.unique(np.concatenate(self._superseded))
-        found: dict[str, DeletionVector] = {}
+        numbers = sorted_distinct(np.concatenate(self._superseded))
+        vectors: dict[str, DeletionVector] = {}
         for file in self.files:
             first = self._firsts[file.file_name]
             low, high = np.searchsorted(numbers, [first, first + file.row_count])
             if low < high:
-                found[file.file_name] = DeletionVector(numbers[low:high] - first)
-        return found
+                vectors[file.file_name] = DeletionVector(numbers[low:high] - first)
+        return vectors

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,17 +32,19 @@ __all__ = [
     "integers",
     "is_integer",
     "is_variable",
+    "sorted_distinct",
     "words",
 ]
 
 Comparable: TypeAlias = npt.NDArray[np.generic]
 """One-dimensional: int64, uint64 or a fixed-width byte string (``S``)."""
 
+_Integer = TypeVar("_Integer", bound=np.integer)
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 # Bytes of a long value that are compared before its rank.
 _RANKED_WIDTH = 64
 # Beyond that, comparing whole values is faster.
-_MOST_WORDS_SORTED = 4
+_MAX_WORDS_SORTED = 4
 # Bytes padded at a time: Arrow's text ends at 2 GiB.
 _PADDED_BYTES = 1 << 26
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -54,7 +56,7 @@ class OrderColumn:
 
     Attributes:
         arrow: Its Arrow type.
-        nullable: True if nulls may occur.
+        nullable: Whether nulls may occur.
         descending: Put great values first; nulls come first all the same.
     """
 
@@ -175,13 +177,24 @@ def concatenate(arrays: Sequence[Comparable]) -> Comparable:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
+    """Integers ascending, each once.
+
+    NumPy's `unique` takes 25 times as long for a million that differ: since 2.3 it hashes them.
+    """
+    ordered = np.sort(values)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
+
+
 def argsort(rows: Comparable) -> npt.NDArray[np.int64]:
     """The permutation that sorts rows; equal rows keep their order."""
     if bool(np.all(np.greater_equal(rows[1:], rows[:-1]))):
         return np.arange(len(rows))
     if rows.dtype.kind == "S":
         differing = [word for word in words(rows) if np.any(word != word[0])]
-        if len(differing) <= _MOST_WORDS_SORTED:
+        if len(differing) <= _MAX_WORDS_SORTED:
             return np.lexsort(differing[::-1])
     else:
         low, bits = int(rows.min()), len(rows).bit_length()
@@ -206,12 +219,12 @@ def words(rows: Comparable) -> list[Comparable]:
 
 
 def is_variable(arrow: pa.DataType) -> bool:
-    """True for text and binary values, of any length."""
+    """Whether values are text or binary, of any length."""
     return bool(pa.types.is_string(arrow) or pa.types.is_binary(arrow))
 
 
 def is_integer(arrow: pa.DataType) -> bool:
-    """True for values that compare as integers do: integers, dates, times."""
+    """Whether values compare as integers do: integers, dates, times."""
     return bool(pa.types.is_signed_integer(arrow) or pa.types.is_temporal(arrow))
 
 
@@ -235,7 +248,7 @@ def integers(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _is_wasteful(width: int, rows: int, arrays: Sequence[pa.Array]) -> bool:
-    """True if values padded to the longest take far more room than they need."""
+    """Whether values padded to the longest take far more bytes than they need."""
     padded = width * rows
     if width <= _RANKED_WIDTH or padded <= _PADDED_BYTES:
         return False
@@ -245,11 +258,11 @@ def _is_wasteful(width: int, rows: int, arrays: Sequence[pa.Array]) -> bool:
 
 def _long_values(arrays: Sequence[pa.Array]) -> pa.Array:
     """The distinct values beyond the width at which values are ranked, sorted."""
-    found = [
+    long_values = [
         array.filter(pc.greater(pc.binary_length(array), _RANKED_WIDTH)).cast(pa.large_binary())
         for array in arrays
     ]
-    distinct = pc.unique(pa.chunked_array(found, pa.large_binary()))
+    distinct = pc.unique(pa.chunked_array(long_values, pa.large_binary()))
     return distinct.take(pc.sort_indices(distinct))
 
 

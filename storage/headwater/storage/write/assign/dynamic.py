@@ -40,6 +40,7 @@ from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.rows.bucket import hash_rows, key_hashes
 from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.rows.distribute import Codes, Numbers
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
@@ -50,6 +51,9 @@ __all__ = ["DynamicBuckets", "HashIndexes", "hash_indexes", "row_hashes"]
 
 HashIndexes: TypeAlias = Mapping[bytes, Mapping[int, IndexFileMeta]]
 """The hash index file of each bucket, by serialised partition."""
+
+
+_ROW_BITS, _ROW_MASK = 32, 0xFFFFFFFF
 
 
 @dataclass
@@ -70,21 +74,24 @@ class _Partition:
     files: dict[int, IndexFileMeta] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
 
-    def known(self, hashes: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """A mask of the hashes that are there, and the place of each or where it would be."""
-        places = np.searchsorted(self.hashes, hashes)
+    def find(self, hashes: Hashes) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
+        """The buckets of some hashes, and a mask of those that are not there.
+
+        Args:
+            hashes: The hashes, ascending: only then the search stays within the processor's caches.
+        """
         if not len(self.hashes):
-            return np.zeros(len(hashes), np.bool_), places
-        near = np.minimum(places, len(self.hashes) - 1)
-        return self.hashes[near] == hashes, places
+            return np.zeros(len(hashes), np.int16), np.ones(len(hashes), np.bool_)
+        places = np.searchsorted(self.hashes, hashes)
+        np.minimum(places, len(self.hashes) - 1, out=places)
+        return self.buckets[places], self.hashes[places] != hashes
 
     def add(self, hashes: Hashes, buckets: npt.NDArray[np.int16]) -> None:
-        """Keys that were not there, in any order."""
-        order = np.argsort(hashes)
-        _, places = self.known(hashes[order])
-        self.hashes = np.insert(self.hashes, places, hashes[order])
-        self.buckets = np.insert(self.buckets, places, buckets[order])
-        self.changed |= set(np.unique(buckets).tolist())
+        """Add keys that were not there, ascending."""
+        places = np.searchsorted(self.hashes, hashes)
+        self.hashes = np.insert(self.hashes, places, hashes)
+        self.buckets = np.insert(self.buckets, places, buckets)
+        self.changed |= set(sorted_distinct(buckets).tolist())
 
 
 @dataclass
@@ -113,6 +120,8 @@ class DynamicBuckets:
     def place(self, partitions: Sequence[bytes], codes: Codes, rows: pa.Table) -> Numbers:
         """Each key where it is, and new ones where a bucket is not full."""
         hashes = row_hashes(self.storage, rows)
+        if len(partitions) == 1:
+            return self._place(partitions[0], hashes).astype(np.int32)
         numbers = np.empty(len(hashes), np.int32)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(partitions)))
@@ -158,21 +167,38 @@ class DynamicBuckets:
         if partition not in self._partitions:
             self._partitions[partition] = self._load(partition)
         known = self._partitions[partition]
-        is_known, _ = known.known(hashes)
-        new = hashes[~is_known]
-        if len(new):
-            distinct, first = np.unique(new, return_index=True)
-            # In the order of the rows: the first keys fill the first buckets.
-            arrived = distinct[np.argsort(first, kind="stable")]
-            buckets = self._assign(partition, known, arrived)
-            known.add(arrived, buckets)
+        # Row numbers in the low bits leave equal hashes in the order of the rows.
+        packed = (hashes.astype(np.int64) << _ROW_BITS) | np.arange(len(hashes))
+        packed.sort()
+        rows, ordered = packed & _ROW_MASK, (packed >> _ROW_BITS).astype(np.int32)
+        is_first = np.ones(len(ordered), np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+        firsts = np.flatnonzero(is_first)
+        keys = ordered[firsts]
+        buckets, is_new = known.find(keys)
+        if is_new.any():
+            buckets[is_new] = self._assign_rows(partition, known, hashes, rows[firsts[is_new]])
+            known.add(keys[is_new], buckets[is_new])
             if self.shared_rows is not None:
-                for bucket in np.unique(buckets).tolist():
-                    added = arrived[buckets == bucket]
+                for bucket in sorted_distinct(buckets[is_new]).tolist():
+                    added = keys[is_new & (buckets == bucket)]
                     self._new.setdefault((partition, bucket), []).append(added)
-        _, places = known.known(hashes)
-        numbers: npt.NDArray[np.int16] = known.buckets[places]
+        numbers = np.empty(len(hashes), np.int16)
+        numbers[rows] = np.repeat(buckets, np.diff(np.append(firsts, len(hashes))))
         return numbers
+
+    def _assign_rows(
+        self, partition: bytes, known: _Partition, hashes: Hashes, rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int16]:
+        """The buckets of new keys, by the first row of each.
+
+        Keys are assigned in the order of the rows: the first ones fill the first buckets.
+        """
+        is_first = np.zeros(len(hashes), np.bool_)
+        is_first[rows] = True
+        buckets = np.empty(len(hashes), np.int16)
+        buckets[is_first] = self._assign(partition, known, hashes[is_first])
+        return buckets[rows]
 
     def _assign(self, partition: bytes, known: _Partition, hashes: Hashes) -> npt.NDArray[np.int16]:
         """The buckets of new keys."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from headwater.storage.errors import Invalid
 from headwater.storage.options.assignment_options import AssignmentOptions
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.table_storage import TableStorage
 
 __all__ = ["classes_of", "fill_buckets", "share_buckets"]
@@ -50,7 +51,7 @@ def fill_buckets(
     options = AssignmentOptions(storage.schema.options)
     total = classes_of(options)
     buckets = np.empty(len(hashes), np.int16)
-    for number in np.unique(classes).tolist():
+    for number in _present(classes, total):
         rows = np.flatnonzero(classes == number)
         at = 0
         for bucket, room in _room(options, counts, number, total):
@@ -93,7 +94,7 @@ def share_buckets(
     buckets = np.empty(len(hashes), np.int16)
     # Hashes are spread evenly, also those of one class in their upper bits.
     fractions = hashes.view(np.uint32) / 2.0**32
-    for number in np.unique(classes).tolist():
+    for number in _present(classes, total):
         own = np.flatnonzero(classes == number)
         shared, shares, left = [], [], max(1, -(-rows // total))
         for bucket, room in _room(options, counts, number, total):
@@ -110,6 +111,11 @@ def share_buckets(
         places = np.searchsorted(bounds, fractions[own], side="right")
         buckets[own] = np.array(shared, np.int16)[np.minimum(places, len(shared) - 1)]
     return buckets
+
+
+def _present(classes: npt.NDArray[np.int32], total: int) -> list[int]:
+    """The classes that keys have."""
+    return [0] if total == 1 else sorted_distinct(classes).tolist()
 
 
 def _room(

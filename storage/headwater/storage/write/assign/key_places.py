@@ -28,6 +28,7 @@ from headwater.storage.read.split import read_split
 from headwater.storage.rows.binary_row import encode_columns
 from headwater.storage.rows.bucket import hash_rows
 from headwater.storage.rows.by_bucket import Bucket
+from headwater.storage.rows.ordering import sorted_distinct
 from headwater.storage.scan.plan import plan_snapshot
 from headwater.storage.scan.split import Split
 from headwater.storage.snapshot.snapshot import Snapshot
@@ -80,7 +81,7 @@ def encode_keys(storage: TableStorage, rows: pa.Table | pa.RecordBatch) -> Keys:
 
 def keys_between(storage: TableStorage, rows: pa.Table) -> Predicate:
     """A condition that all keys of some rows fulfil, and few others where it can be helped."""
-    found: list[Predicate] = []
+    conditions: list[Predicate] = []
     for item in storage.schema.columns(storage.schema.primary_keys):
         if not (isinstance(item.type, AtomicType) and item.type.root in _ORDERED):
             continue
@@ -90,8 +91,8 @@ def keys_between(storage: TableStorage, rows: pa.Table) -> Predicate:
         if len(values) < len(column):
             wanted.append(IsNull(item.name))
         if wanted:
-            found.append(Or(tuple(wanted)) if len(wanted) > 1 else wanted[0])
-    return And(tuple(found))
+            conditions.append(Or(tuple(wanted)) if len(wanted) > 1 else wanted[0])
+    return And(tuple(conditions))
 
 
 def _among(item: DataField, values: pa.ChunkedArray) -> Predicate:
@@ -132,7 +133,7 @@ def read_keys(
 
     Raises:
         CorruptData: A file is missing or damaged; the message names it.
-        Invalid: ``cross-partition-upsert.index-ttl`` is no duration.
+        Invalid: ``cross-partition-upsert.index-ttl`` is not a duration.
     """
     age = AssignmentOptions(storage.schema.options).key_index_age
     if snapshot is None:
@@ -147,7 +148,7 @@ def read_keys(
 
 
 def _is_younger(split: Split, since: int) -> bool:
-    """True if one of a split's files was made at or after a moment (``filterSplit``)."""
+    """Whether one of a split's files was made at or after a timestamp (``filterSplit``)."""
     times = (file.creation_time for file in split.files)
     return any(time is None or epoch_millis(time) >= since for time in times)
 
@@ -197,7 +198,7 @@ class KeyPlaces:
         known = codes.is_valid().to_numpy(zero_copy_only=False)
         own = codes.fill_null(0).to_numpy()[known]
         result[own] = np.concatenate(self._places)[known]
-        if len(np.unique(own)) < len(own):
+        if len(sorted_distinct(own)) < len(own):
             raise CorruptData(
                 f"table {self.storage.name}: a key of the written rows is in several partitions or "
                 "buckets, as writers of an engine that checks nothing may have left it; overwrite "
