@@ -106,7 +106,10 @@ def _pipeline(request: Mapping[str, object]) -> tuple[Pipeline, Lake]:
         "bench",
         _TARGET,
         (str(request["table"]),),
-        table_options={"bucket": str(request.get("bucket", "1"))},
+        table_options={
+            "bucket": str(request.get("bucket", "1")),
+            "num-sorted-run.compaction-trigger": str(request.get("compaction_trigger", "5")),
+        },
         batch_bytes=int(str(request["batch_bytes"])),
     )
     return Pipeline(lake, _opener(request), settings, executor), lake

@@ -208,7 +208,14 @@ class PostgresCapture:
         return int(str(row[0]))
 
     def _pipeline(self, step: str, url: str, folder: Callable[[], Path], size: int) -> Side:
-        more = {"url": url, "table": "public.t", "batch_bytes": str(size)}
+        # A batch also ends where the server's sending pauses. Commits are not compacted, as the few
+        # of the reference are not.
+        more = {
+            "url": url,
+            "table": "public.t",
+            "batch_bytes": str(size),
+            "compaction_trigger": "100",
+        }
         # As `headwater cdc` does.
         environment = ARROW_KEEPS_MEMORY
         return Side(step, folder, package=_PACKAGE, more=more, environment=environment)
