@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.storage.errors import Invalid
-from headwater.storage.rows.ordering import Comparable, OrderColumn, RowOrder, argsort
+from headwater.storage.rows.ordering import (
+    Comparable,
+    OrderColumn,
+    RowOrder,
+    argsort,
+    sorted_distinct,
+)
 
 
 def _java_double(value: float) -> tuple[int, float, int]:
@@ -134,7 +140,7 @@ def test_nested_columns_have_no_order() -> None:
     st.booleans(),
 )
 def test_long_values_are_compared_by_rank(pairs: list[tuple[int, str]], descending: bool) -> None:
-    # One value is so long that padding all to it would take far more room than they need.
+    # One value is so long that padding all to it would take far more bytes than they need.
     texts = ["x" * length + tail for length, tail in pairs] + ["x" * 3_000_000]
     column = OrderColumn(pa.string(), descending=descending)
     order = RowOrder([column])
@@ -151,3 +157,11 @@ def test_long_values_are_compared_by_rank(pairs: list[tuple[int, str]], descendi
 def test_values_of_one_size_are_not_ranked() -> None:
     order = RowOrder([OrderColumn(pa.string())])
     assert order.encoding([[pa.array([f"{n:0200d}" for n in range(1000)])]]).long == (None,)
+
+
+@given(st.lists(_INT32), st.sampled_from([np.int32, np.int64]))
+def test_distinct_integers_ascend(values: list[int], dtype: type[np.signedinteger[Any]]) -> None:
+    array = np.array(values + values[:3], dtype)
+    distinct = sorted_distinct(array)
+    assert distinct.dtype == dtype
+    assert distinct.tolist() == sorted(set(values))
