@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -127,11 +128,11 @@ def test_a_request_that_is_obeyed_twice(
 ) -> None:
     answer, lost = PipelineState.answer, list[str]()
 
-    def answered(self: PipelineState, *names: str) -> None:
-        if names and not lost:
-            lost.extend(names)
+    def answered(self: PipelineState, requests: Mapping[str, str]) -> None:
+        if requests and not lost:
+            lost.extend(requests)
             raise Unavailable("the lake is not there")
-        answer(self, *names)
+        answer(self, requests)
 
     del follower.options["bad_dates"]
     follower.options["lock_seconds"] = 30

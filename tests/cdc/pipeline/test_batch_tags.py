@@ -94,6 +94,26 @@ def test_interrupted_between_two_tables(
 
 
 @only_mariadb
+@pytest.mark.parametrize("is_done", [False, True])
+def test_interrupted_while_the_source_goes_on(
+    origin: Origin, follower: Follower, is_done: bool
+) -> None:
+    origin.run(*TABLES)
+    follower.once()
+    follower.change(tag_batches=1, tag_num_retained_max=2, writers=1)
+    both(origin, 1)
+    ends(follower, "create_tag", "b", is_done=is_done)
+    # Repeated, the batch is behind what its tables have by then.
+    origin.run("ALTER TABLE a ADD COLUMN w INT NOT NULL DEFAULT 5")
+    for value in range(2, 6):
+        both(origin, value)
+        follower.once()
+    names = tags(follower, "a")
+    assert names == tags(follower, "b")
+    assert len(names) == 2
+
+
+@only_mariadb
 def test_tables_that_are_read_or_quarantined(origin: Origin, follower: Follower) -> None:
     origin.run("SET SESSION sql_mode = ''", *TABLES, "ALTER TABLE b ADD COLUMN d DATE")
     follower.change(tag_batches=1)

@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import with_files
+from tests.cdc.waiting import until
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.errors import Conflict, HeadwaterError, Unavailable
@@ -322,6 +324,70 @@ def test_a_transaction_that_was_prepared_before_the_first_start(
     origin.session(f"XA COMMIT {xid}")
     follower.once()
     follower.check("t")
+
+
+@with_files
+def test_a_transaction_that_was_prepared_in_a_log_that_was_left_out(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.session(
+        "XA START 'gone'", "UPDATE t SET a = 60 WHERE id = 1", "XA END 'gone'", "XA PREPARE 'gone'"
+    )
+    follower.once()
+    origin.session("XA COMMIT 'gone'")
+    origin.session(
+        "XA START 'two'", "UPDATE t SET a = 50 WHERE id = 2", "XA END 'two'", "XA PREPARE 'two'"
+    )
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    state.request("restart", "")
+    follower.once()
+    assert len(follower.states()["t"].prepared) == 1
+    origin.session("XA COMMIT 'two'")
+    follower.once()
+    follower.check("t")
+
+
+@with_files
+def test_transactions_that_end_while_tables_join(
+    origin: Origin, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin.run("CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1), (2)")
+    follower.change(tables_without_key=TablesWithoutKey.APPEND)
+    origin.session("XA START 'one'", "INSERT INTO t VALUES (3)", "XA END 'one'", "XA PREPARE 'one'")
+    prepared = MySQLSource.prepared_transactions
+
+    def then_committed(self: MySQLSource) -> tuple[str, ...]:
+        transactions = prepared(self)
+        if transactions:
+            origin.session("XA COMMIT 'one'")
+        return transactions
+
+    monkeypatch.setattr(MySQLSource, "prepared_transactions", then_committed)
+    with RunningPipeline(follower.pipeline()) as running:
+        until(lambda: follower.batch() > 0 and follower.phases() == {"t": TablePhase.STREAMING})
+        running.stop()
+        running.wait(60)
+    follower.check("t")
+    assert follower.states()["t"].prepared == ()
+
+
+def test_a_replacement_of_a_table_that_another_one_replaces(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    state = PipelineState.open(follower.lake, "lake", "shop")
+    state.request(f"resnapshot:{origin.table('t').escaped}", "replace")
+    origin.run(
+        "CREATE TABLE other (a INT, b INT PRIMARY KEY)",
+        "INSERT INTO other VALUES (1, 2)",
+        "RENAME TABLE t TO old, other TO t",
+    )
+    follower.once()
+    follower.check("t")
+    assert follower.lake.table("lake.t").schema.primary_keys == ("b",)
 
 
 @with_files

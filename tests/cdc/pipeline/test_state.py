@@ -140,7 +140,7 @@ def test_what_a_process_wrote_is_known_to_it(lake: Lake, state: PipelineState) -
     for process in (state, other):
         assert process.log_file() == "1/1764377081/log.000003"
         assert process.requests() == {"stop": "", "resnapshot:a": "replace"}
-    state.answer("stop", "resnapshot:a")
+    state.answer({"stop": "", "resnapshot:a": "replace"})
     other.save_log_file(None)
     for process in (state, other):
         assert (process.plan(), process.log_file(), process.requests()) == (FIRST, None, {})
@@ -201,7 +201,9 @@ def test_plans_and_requests_are_known_after_compactions(lake: Lake, state: Pipel
         assert latest is not None
         kinds.add(latest.commit_kind)
     assert kinds == {CommitKind.APPEND, CommitKind.COMPACT}
-    state.answer("resnapshot:a")
+    state.answer({"resnapshot:a": ""})
+    assert state.requests() == {"resnapshot:a": "replace"}, "another one came since"
+    state.answer({"resnapshot:a": "replace"})
     assert state.requests() == {}
     again = PipelineState.open(lake, "lake", "shop")
     assert (again.plan(), again.requests()) == (plan, {})

@@ -288,7 +288,7 @@ def test_tables_are_read_again_on_request(
     with connect(place) as lake:
         state = PipelineState.open(lake, "lake", "shop")
         assert list(state.requests().values()) == ["replace"]
-        state.answer(*state.requests())
+        state.answer(state.requests())
         before = state.plan()
     with running(arguments, place) as process:
         until_streaming(process)

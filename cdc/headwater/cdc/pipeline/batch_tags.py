@@ -7,7 +7,7 @@ snapshot is tagged, and a restart after an interruption tags the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -37,12 +37,13 @@ class BatchTags:
     def __init__(self, settings: PipelineSettings, targets: Targets, state: PipelineState) -> None:
         self._settings, self._targets, self._state = settings, targets, state
 
-    def tag(self, number: int, states: States) -> None:
+    def tag(self, number: int, states: States, *, is_complete: bool = True) -> None:
         """Tag the tables after a batch, if it is complete, and one is to be tagged.
 
         Args:
             number: The batch's number.
             states: The tables after it.
+            is_complete: Whether no table waits to be followed.
 
         Raises:
             Unavailable: The lake is not there.
@@ -50,29 +51,46 @@ class BatchTags:
         every = self._settings.tag_batches
         if every is None:
             return
-        tagged = self._state.tagged()
-        if tagged and number - tagged[-1] < every:
+        stored = self._state.tagged()
+        tagged = [old for old in stored if old > 0]
+        # A batch whose tags an earlier process has begun to create.
+        begun = [-old for old in stored if old < 0]
+        if begun != [number] and tagged and number - tagged[-1] < every:
             return
         # A table of the lake may have the rows of several.
         behind = {state.target for state in states.values() if state.phase in _BEHIND}
         present = [state for state in states.values() if state.phase is not TablePhase.GONE]
         chosen = [state for state in present if state.target not in behind]
-        if not chosen or any(state.is_read or state.is_ahead for state in chosen):
+        is_complete &= not any(state.is_read or state.is_ahead for state in chosen)
+        if not chosen or not is_complete:
+            self._expire(begun, states, tagged)
             return
         count = self._settings.tag_num_retained_max
         # Without a number, the last one says when the next one is due.
         kept = [number] if count is None else [*tagged, number][-count:]
         expired = [] if count is None else [old for old in tagged if old not in kept]
-        pipeline, writers = self._settings.name, self._targets.writers
-        create = partial(self._create, tag_name(pipeline, number))
+        expired += [old for old in begun if old != number]
+        if begun != [number]:
+            # Before any table has the tag, so that it is completed, or deleted, after a kill.
+            self._state.save_tagged([*tagged, *(-old for old in begun), -number])
+        create = partial(self._create, tag_name(self._settings.name, number))
         try:
-            _on_all(writers, create, {state.target for state in chosen})
-            targets = {state.target for state in states.values() if state.target}
-            for old in expired:
-                _on_all(writers, partial(self._delete, tag_name(pipeline, old)), targets)
+            _on_all(self._targets.writers, create, {state.target for state in chosen})
         except Conflict as error:
             raise Unavailable(error.message) from error
-        self._state.save_tagged(kept)
+        self._expire(expired, states, kept)
+
+    def _expire(self, numbers: Sequence[int], states: States, kept: Sequence[int]) -> None:
+        """Delete the tags of batches, and note those that stay."""
+        targets = {state.target for state in states.values() if state.target}
+        try:
+            for number in numbers:
+                delete = partial(self._delete, tag_name(self._settings.name, number))
+                _on_all(self._targets.writers, delete, targets)
+        except Conflict as error:
+            raise Unavailable(error.message) from error
+        if self._state.tagged() != list(kept):
+            self._state.save_tagged(kept)
 
     def _create(self, name: str, target: str) -> None:
         table = self._targets.open(target)

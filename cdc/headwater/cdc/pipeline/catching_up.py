@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headwater.cdc.ddl import Change, CreateTable, DropDatabase, DropTables, RenameTables, Truncate
+from headwater.cdc.ddl import (
+    Change,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    ForeignKeyChange,
+    RenameTables,
+    Truncate,
+)
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.batch_commit import BatchCommit
 from headwater.cdc.pipeline.cascades import Cascades
@@ -202,7 +210,7 @@ class CatchingUp:
             except Unavailable:
                 raise
             except HeadwaterError as error:
-                changed[name] = self._lost(name, state, error)
+                changed[name] = self._lost(name, state, error, is_planned=True)
         return changed, parts
 
     def planned(self, states: States, parts: Parts) -> States:
@@ -240,7 +248,7 @@ class CatchingUp:
             Unavailable: The lake or the source is not there.
         """
         return {
-            name: self._committed(number, name, states[name], part, batch, is_repeated)
+            name: self._committed(number, name, states, part, batch, is_repeated)
             for name, part in parts.items()
         }
 
@@ -248,11 +256,12 @@ class CatchingUp:
         self,
         number: int,
         name: TableName,
-        state: TableState,
+        states: States,
         part: LogBatch,
         batch: LogBatch,
         is_repeated: bool,
     ) -> TableState:
+        state = states[name]
         before = {name: _followed(state)}
         with BatchCommit(
             self._source,
@@ -281,6 +290,8 @@ class CatchingUp:
                 backlog = replace(backlog, clears=True)
             # What another reading needs is of the batch, and not of the part.
             return replace(changed, prepared=state.prepared, backlog=backlog)
+        if self._has_new_parents(name, {**states, name: changed}, part):
+            return self._again(name, state, "a foreign key changes its rows without an event")
         is_at_end = part.end.contains(batch.end) and batch.end.contains(part.end)
         # What the batch changes was not applied to the table: its own reader comes to it.
         if is_at_end and not batch.changes:
@@ -292,7 +303,27 @@ class CatchingUp:
             backlog=Backlog(str(part.end), prepared=changed.prepared),
         )
 
-    def _lost(self, name: TableName, state: TableState, error: HeadwaterError) -> TableState:
+    def _has_new_parents(self, name: TableName, states: States, part: LogBatch) -> bool:
+        """Whether a foreign key that came since it was asked for changes a table's rows silently.
+
+        What it has changed is in batches that others have had.
+        """
+        added = any(
+            key.cascades
+            for change in part.changes
+            if isinstance(change, ForeignKeyChange) and name in change.tables
+            for key in change.added
+        )
+        return self._cascades.is_needed and (added or name in self._cascades.children(states))
+
+    def _lost(
+        self,
+        name: TableName,
+        state: TableState,
+        error: HeadwaterError,
+        *,
+        is_planned: bool = False,
+    ) -> TableState:
         """The state of a table whose backlog cannot be read."""
         problem, backlog = error.message, state.backlog
         assert backlog is not None
@@ -301,7 +332,15 @@ class CatchingUp:
             if isinstance(error, NotFound | Conflict):
                 problem = f"the source does not have its log from '{backlog.after}' on any more"
             problem += f"; read the table again: headwater cdc resnapshot {name}"
-        return replace(state, phase=TablePhase.QUARANTINED, reason=problem, position=backlog.after)
+        # A planned part may be committed already: appended rows would come twice.
+        is_lost = is_planned and state.is_appended
+        return replace(
+            state,
+            phase=TablePhase.QUARANTINED,
+            reason=problem,
+            position=backlog.after,
+            backlog=None if is_lost else replace(backlog, until=None),
+        )
 
     def _again(self, name: TableName, state: TableState, reason: str) -> TableState:
         """The state of a table whose rows the log does not have, so that all are read again."""

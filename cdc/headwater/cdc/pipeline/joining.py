@@ -46,8 +46,8 @@ class Joining:
         self._wanted: set[TableName] = set()
         self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
-        # XA transactions that may have changed these tables, and are not committed.
-        self._prepared: tuple[str, ...] = ()
+        # XA transactions that may have changed these tables, and have not ended, in their order.
+        self._prepared: dict[str, None] = {}
 
     @property
     def has_some(self) -> bool:
@@ -112,7 +112,7 @@ class Joining:
                 without_key=self._settings.appends,
             )
             # Reads of the tables see those that end before this.
-            self._prepared = self._source.prepared_transactions()
+            self._prepared = dict.fromkeys(self._source.prepared_transactions())
             tables = self._source.publish(tables)
             settled = self._source.position()
         # None is a table that the source does not have.
@@ -136,8 +136,12 @@ class Joining:
         """The states with the tables whose definition holds at the end of a batch."""
         for change in batch.changes:
             self.changed(change)
-        if self._read:
-            self._prepared += tuple(end.xid for end in batch.xa if end.committed is None)
+        # The log comes to what the source has told of, or to its end, before rows are read.
+        for end in batch.xa if self._read else ():
+            if end.committed is None:
+                self._prepared[end.xid] = None
+            else:
+                self._prepared.pop(end.xid, None)
         if not self._read or self._settled is None or not batch.end.contains(self._settled):
             return states
         result, definitions = dict(states), dict(self._read)
@@ -229,12 +233,13 @@ class Joining:
             str(position),
             None if is_new else (state and state.reason) or "its definition changed",
             reading=Reading(deletes=exists),
-            prepared=self._prepared if state is None else state.prepared,
+            # The log told nothing of a table whose columns were not known.
+            prepared=tuple(self._prepared),
         )
         if isinstance(definition, Finding):
             return quarantined(joined, str(definition), position)
         try:
-            if state is not None and state.reason and state.reason.endswith(_REPLACE):
+            if state is not None and _is_replaced(state):
                 self._check_replaceable(name, target)
                 self._targets.drop(target)
             # It may have been made before an interruption, and the source's changed meanwhile.
@@ -300,6 +305,8 @@ def without_key(name: TableName) -> Finding:
 
 def unknown_again(state: TableState, reason: str) -> TableState:
     """The state of a table whose definition is not known until it has joined again."""
+    if _is_unknown(state) and _is_replaced(state) and not reason.endswith(_REPLACE):
+        reason += _REPLACE
     return replace(
         state,
         phase=TablePhase.REREADING,
@@ -309,6 +316,11 @@ def unknown_again(state: TableState, reason: str) -> TableState:
         reading=None,
         backlog=None,
     )
+
+
+def _is_replaced(state: TableState) -> bool:
+    """Whether the lake's table is created again when its table has joined."""
+    return (state.reason or "").endswith(_REPLACE)
 
 
 def _is_unknown(state: TableState) -> bool:

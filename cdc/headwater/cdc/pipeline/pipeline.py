@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
@@ -145,7 +145,7 @@ class _Session:
         self._recorded = self._next_look = monotonic()
         self._turn = 0
         self._followed: dict[TableName, tuple[TableState, SourceTable]] = {}
-        self._obeyed_requests: tuple[str, ...] = ()
+        self._obeyed_requests: dict[str, str] = {}
         # What was read last of the source's log.
         self._log_file: str | None = None
 
@@ -165,7 +165,7 @@ class _Session:
             plan = self._restarted(plan, requests)
         elif "stop" in requests:
             # It was meant for a process that ended before it saw it.
-            self._state.answer("stop")
+            self._state.answer({"stop": requests["stop"]})
         end = self._source.parse(plan.end)
         self._source.check_holds(end)
         self._log_file = None if "restart" in requests else self._state.log_file()
@@ -240,7 +240,7 @@ class _Session:
                 BatchPlan(plan.number + 1, start, position, tables), _EMPTY_BATCH
             )
         self._state.save_log_file(None)
-        self._state.answer(*requests)
+        self._state.answer(requests)
         return plan
 
     def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:
@@ -334,8 +334,8 @@ class _Session:
             self._recorded = monotonic()
             # A start that is interrupted from now on reads the log from here.
             reader.confirm(self._source.parse(plan.start or plan.end))
-            self._state.answer(*self._obeyed_requests)
-            self._obeyed_requests = ()
+            self._state.answer(self._obeyed_requests)
+            self._obeyed_requests = {}
             return plan, self._committed(plan, states, batch, commit, reader, parts)
 
     def _save_log_file(self, file: str | None) -> None:
@@ -400,27 +400,35 @@ class _Session:
         )
         states = self._events.apply(plan.number, states, committed, batch, self._joining)
         # A statement of the batch may have renamed a table, or dropped it.
-        states |= {
-            name: state
-            for name, state in caught_up.items()
-            if name in states and states[name].is_behind
-        }
-        states = self._joined(states, batch)
-        if not self._joining.has_some:
-            self._tags.tag(plan.number, states)
+        for name, state in caught_up.items():
+            if name in states and states[name].is_behind:
+                # Until it is at the batch's end, the batch tells which XA transactions are open.
+                own = state if state.is_followed else replace(state, prepared=states[name].prepared)
+                states[name] = own
+        states = self._joined(states, batch, caught_up.keys())
+        self._tags.tag(plan.number, states, is_complete=not self._joining.has_some)
         self._progress.states(states)
         lag = reader.lag_bytes()
         self._progress.batch_done(plan.number, position, batch.source_time, lag)
         reader.released()
         return states
 
-    def _joined(self, states: States, batch: LogBatch) -> States:
+    def _joined(
+        self, states: States, batch: LogBatch, caught_up: Collection[TableName] = ()
+    ) -> States:
+        """The states with the tables that have joined, at the end of a batch.
+
+        Args:
+            states: The tables.
+            batch: The batch.
+            caught_up: Those that were not followed when it began.
+        """
         all_joined = self._joining.joined(states, batch)
         if batch.changes or all_joined is not states:
             self._cascades.forget()
             self._redefinitions.forget(all_joined)
         joined = dict(all_joined)
-        before = {name for name, state in states.items() if state.is_followed and state.columns}
+        before = {name for name, state in states.items() if state.is_followed}.difference(caught_up)
         for parent in {name for name, state in joined.items() if state.is_followed} - before:
             # They may have changed with its rows before these were followed.
             for child in self._cascades.descendants(parent, joined) & before:
@@ -487,7 +495,7 @@ class _Session:
         if monotonic() < self._next_look:
             return False
         self._next_look = monotonic() + self._settings.batch_seconds
-        return not self._state.requests().keys() <= set(self._obeyed_requests)
+        return not self._state.requests().items() <= self._obeyed_requests.items()
 
     def _follow(self, reader: LogReader, states: States) -> None:
         followed = {name: state for name, state in states.items() if state.is_followed}
@@ -505,7 +513,7 @@ class _Session:
         if "stop" in requests:
             self._stop.set()
         # They are answered when the states are recorded.
-        self._obeyed_requests = tuple(requests)
+        self._obeyed_requests = dict(requests)
         return self._asked_again(states, requests, position)
 
     def _asked_again(

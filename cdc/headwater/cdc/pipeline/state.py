@@ -511,6 +511,8 @@ class PipelineState:
     def tagged(self) -> list[int]:
         """The numbers of the batches whose tags are kept, or the last one.
 
+        The number of a batch whose tables are not all tagged yet is negative.
+
         Raises:
             CorruptData: As `plan`.
         """
@@ -533,8 +535,10 @@ class PipelineState:
             if item.startswith(_REQUEST)
         }
 
-    def answer(self, *names: str) -> None:
-        """Remove requests that are carried out."""
+    def answer(self, requests: Mapping[str, str]) -> None:
+        """Remove requests that are carried out, unless others came under their names since."""
+        waiting = self.requests() if requests else {}
+        names = [name for name, value in requests.items() if waiting.get(name) == value]
         if names:
             self._write({_REQUEST + name: None for name in names})
 

@@ -43,13 +43,13 @@ def request_stop(
             state.request("stop", "")
             has_asked = True
         if monotonic() > deadline:
-            state.answer("stop")
+            state.answer({"stop": ""})
             raise Unavailable(
                 f"pipeline '{pipeline.name}' has not stopped within {seconds:g} s; end its process "
                 "(it goes on where it was when it is started again)"
             )
         sleep(_ASK_SECONDS)
-    state.answer("stop")
+    state.answer({"stop": ""})
     if not has_asked:
         raise NotFound(f"no process runs pipeline '{pipeline.name}'; nothing is to be stopped")
 
