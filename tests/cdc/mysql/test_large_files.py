@@ -46,6 +46,9 @@ class RecordedStream:
         yield LogChunk(piece)
         self.ended = True
 
+    def interrupt(self) -> None:
+        pass
+
     def close(self) -> None:
         """Nothing is open."""
 

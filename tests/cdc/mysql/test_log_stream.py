@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
+from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_stream import FileStart, GtidStart, LogChunk, LogStream
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.storage.errors import Forbidden, NotFound, Unavailable
@@ -130,3 +132,31 @@ def test_who_may_not_read_the_log_is_told_so(shop: MySQLServer, shop_source: Add
 def test_a_server_that_is_not_there() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         LogStream(Address("127.0.0.1", 1, "u", ""), FileStart("log.000001"), server_id=77)
+
+
+def test_a_connection_is_closed_after_its_reader(
+    shop: MySQLServer, shop_source: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that gets the connection's number would get what its reader still writes."""
+    stream = LogStream(shop_source, place(shop)[0], server_id=79)
+    before, pieces, closed = set(threading.enumerate()), stream.pieces, threading.Event()
+
+    def read() -> Iterator[bytes]:
+        try:
+            yield from pieces()
+        finally:
+            closed.wait(1)
+
+    monkeypatch.setattr(stream, "pieces", read)
+    chunks = LogChunks(stream, "the log")
+    (reader,) = set(threading.enumerate()) - before
+    force_close, is_read = stream._connection._force_close, list[bool]()
+
+    def close() -> None:
+        is_read.append(reader.is_alive())
+        closed.set()
+        force_close()
+
+    monkeypatch.setattr(stream._connection, "_force_close", close)
+    chunks.close()
+    assert is_read == [False]

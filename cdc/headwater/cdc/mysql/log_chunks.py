@@ -51,8 +51,9 @@ class LogChunks:
     def close(self) -> None:
         """End the stream and its thread."""
         self._closing.set()
-        self._stream.close()
+        self._stream.interrupt()
         self._thread.join()
+        self._stream.close()
 
     def store(self, data: memoryview) -> memoryview:
         """Keep bytes of rows until their batch is committed."""

@@ -137,12 +137,20 @@ class LogStream:
         # Of an event that is larger than a packet.
         self._parts: list[bytes] = []
 
-    def close(self) -> None:
-        """End the connection."""
+    def interrupt(self) -> None:
+        """Wake a thread that waits for more, with an error; the connection is closed after it.
+
+        A thread that reads a closed connection has the number of a file that may be another one by
+        then: with TLS it writes an alert there.
+        """
         with suppress(MySQLError, OSError):
-            # A dump is not ended by a command: the server sees that the reader is gone. A thread
-            # that waits for more wakes up.
-            self._connection._sock.shutdown(socket.SHUT_RDWR)
+            # Not that of TLS, which would take the thread's session away.
+            socket.socket.shutdown(self._connection._sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection; no thread reads it any more."""
+        # A dump is not ended by a command: the server sees that the reader is gone.
+        self.interrupt()
         with suppress(MySQLError, OSError):
             self._connection._force_close()
 

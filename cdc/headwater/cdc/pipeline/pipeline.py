@@ -226,8 +226,7 @@ class _Session:
                 for name, state in plan.tables.items()
                 if state.phase is not TablePhase.GONE
             }
-            states, at = _by_name(plan), self._source.parse(plan.end)
-            tables = _escaped(self._asked_again(states, {**every, **requests}, at))
+            tables = _escaped(self._asked_again(_by_name(plan), {**every, **requests}))
         else:
             # The log describes them again.
             for state in plan.tables.values():
@@ -517,15 +516,21 @@ class _Session:
         return self._asked_again(states, requests, position)
 
     def _asked_again(
-        self, states: States, requests: Mapping[str, str], position: Position
+        self, states: States, requests: Mapping[str, str], position: Position | None = None
     ) -> dict[TableName, TableState]:
-        """The states when the tables that requests name are read again."""
+        """The states when the tables that requests name are read again.
+
+        Args:
+            states: The tables.
+            requests: The requests.
+            position: Where the log is; None where another log begins, from which nothing is left.
+        """
         changed = dict(states)
         for name, value in requests.items():
             if name.startswith("resnapshot:"):
                 table = TableName.from_escaped(name.removeprefix("resnapshot:"))
                 self._joining.ask_again(changed, table, replaces=value == "replace")
-            elif name.startswith("begin again:"):
+            elif name.startswith("begin again:") and position is not None:
                 table = TableName.from_escaped(name.removeprefix("begin again:"))
                 start = self._source.parse(value)
                 self._catching_up.begin_again(changed, table, start, position)
