@@ -321,8 +321,18 @@ def test_a_purged_log(servers: Servers, lake: Lake) -> None:
 
 
 def purge(origin: Origin) -> None:
-    """Delete all of the server's log but the file that is being written."""
+    """Delete all of the server's log, which goes on in a new file."""
+    begin_file(origin)
+    purge_before(origin)
+
+
+def begin_file(origin: Origin) -> None:
+    """Let the server's log go on in a new file."""
     origin.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+
+
+def purge_before(origin: Origin) -> None:
+    """Delete all of the server's log but the file that is being written."""
     *_, (last, *_) = origin.server.rows("SHOW BINARY LOGS")
 
     def is_done() -> bool:
