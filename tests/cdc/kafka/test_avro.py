@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import numpy as np
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -17,11 +19,11 @@ from tests.cdc.kafka.schema_registry import Registry, running_registry
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.kafka.avro_events import avro_events, avro_tombstones
-from headwater.cdc.kafka.events import EventGroup, Messages
+from headwater.cdc.kafka.events import EventGroup, Events, Messages
 from headwater.cdc.kafka.registry import SchemaRegistry
 from headwater.cdc.kafka.table_rows import KafkaTableRows, definition
 from headwater.cdc.model.tables import TableName
-from headwater.storage.errors import CorruptData, NotFound, Unsupported
+from headwater.storage.errors import CorruptData, Invalid, NotFound, Unsupported
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +192,45 @@ def rows_of(*groups: EventGroup) -> tuple[list[dict[str, Any]], list[int]]:
     rows = KafkaTableRows([column.name for column in source.columns], [groups])
     (logged,) = rows.decoded(source, BadDates.FAIL, ["id"])
     return logged.rows.to_pylist(), logged.kinds.to_pylist()
+
+
+def written(registry: Registry, schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
+    """A record after the number of its schema."""
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(dict(schema)), record)
+    return struct.pack(">bI", 0, registry.add(schema)) + data.getvalue()
+
+
+def events_with(
+    registry: Registry, type_: object, *values: object, op: str = "u", key: str = "id"
+) -> Events:
+    """Events of a table with the columns ``id`` and ``v``, which has the values before and after.
+
+    Args:
+        registry: Has the schemas.
+        type_: The type of ``v``.
+        values: The values.
+        op: The operation.
+        key: The column that is the key.
+    """
+    schema = envelope()
+    fields = [{"name": "id", "type": "long"}, {"name": "v", "type": type_}]
+    schema["fields"][0]["type"][1]["fields"] = fields
+    keys = {**key_schema(), "fields": [field for field in fields if field["name"] == key]}
+    pairs: list[tuple[bytes | None, bytes | None]] = []
+    for number, value in enumerate(values):
+        row = {"id": number, "v": value}
+        event = {"before": row, "after": row, "source": {"ts_ms": 5, "db": "shop", "table": "t"}}
+        written_key = written(registry, keys, {key: row[key]})
+        pairs.append((written_key, written(registry, schema, {**event, "op": op})))
+    return avro_events(as_messages(pairs), SchemaRegistry(registry.url))
+
+
+def test_an_array_of_uuids_that_an_update_left_as_it_was(registry: Registry) -> None:
+    uuids = {"type": "array", "items": optional(connect("string", "io.debezium.data.Uuid"))}
+    (group,) = events_with(registry, uuids, ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]).groups
+    with pytest.raises(Invalid, match="TOAST"):
+        rows_of(group)
 
 
 def test_types_and_kinds(registry: Registry) -> None:

@@ -24,6 +24,8 @@ from headwater.storage.errors import CorruptData, Invalid, Unsupported
 
 DEBEZIUM, CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 ID = Column("id", connect_type("int64"))
+# UUID.nameUUIDFromBytes("__debezium_unavailable_value".getBytes()) of Java.
+PLACEHOLDER_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 
 
 def encoded(data: bytes) -> str:
@@ -296,6 +298,16 @@ def test_other_types_are_rejected_by_name(type_: Mapping[str, Any]) -> None:
             "TOAST",
         ),
         (
+            {**connect_type("array"), "items": connect_type("string", f"{DEBEZIUM}.data.Uuid")},
+            [PLACEHOLDER_UUID],
+            "TOAST",
+        ),
+        (
+            connect_type("string", f"{DEBEZIUM}.data.Json"),
+            '{"__debezium_unavailable_value":"__debezium_unavailable_value"}',
+            "TOAST",
+        ),
+        (
             connect_type(
                 "bytes", f"{CONNECT}.Decimal", scale="2", **{"connect.decimal.precision": "3"}
             ),
@@ -349,6 +361,9 @@ def test_a_column_without_a_schema_is_text() -> None:
         b"__debezium_unavailable_value".hex(),
         ["__debezium_unavailable_value"],
         list(b"__debezium_unavailable_value"),
+        [encoded(b"__debezium_unavailable_value")],
+        [PLACEHOLDER_UUID],
+        {"__debezium_unavailable_value": "__debezium_unavailable_value"},
     ],
 )
 def test_a_value_without_a_schema_that_was_left_out_is_rejected(sent: object) -> None:

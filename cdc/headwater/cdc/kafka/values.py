@@ -19,13 +19,21 @@ from headwater.storage.types.data_type import ArrayType, DataType, to_arrow
 __all__ = ["arrow_base", "column_values", "decoded_base64"]
 
 _PLACEHOLDER = "__debezium_unavailable_value"
-# As text: also what an option of the connector makes of bytes, and arrays without a schema.
+_UUID = "io.debezium.data.Uuid"
+# Java's UUID.nameUUIDFromBytes of the placeholder, an item of arrays of UUIDs.
+_PLACEHOLDER_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+# As text: also what an option of the connector makes of bytes.
+_PLACEHOLDER_TEXTS = (
+    _PLACEHOLDER,
+    _PLACEHOLDER.encode().hex(),
+    base64.b64encode(_PLACEHOLDER.encode()).decode(),
+)
+# Also hstore as JSON, and arrays without a schema.
 _PLACEHOLDERS = pa.array(
     [
-        _PLACEHOLDER,
-        _PLACEHOLDER.encode().hex(),
-        base64.b64encode(_PLACEHOLDER.encode()).decode(),
-        f'["{_PLACEHOLDER}"]',
+        *_PLACEHOLDER_TEXTS,
+        *(f'["{text}"]' for text in (*_PLACEHOLDER_TEXTS, _PLACEHOLDER_UUID)),
+        json.dumps({_PLACEHOLDER: _PLACEHOLDER}, separators=(",", ":")),
         json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":")),
     ]
 )
@@ -113,6 +121,8 @@ def _check_available(values: pa.Array, type_: ConnectType) -> None:
         is_left_out = pc.equal(values, pa.scalar(_PLACEHOLDER.encode(), values.type))
     else:
         is_left_out = pc.is_in(values, _PLACEHOLDERS)
+        if type_.name == _UUID:
+            is_left_out = pc.or_(is_left_out, pc.equal(values, _PLACEHOLDER_UUID))
     if pc.any(is_left_out).as_py():
         raise _unavailable()
 
