@@ -58,6 +58,7 @@ class EventTable:
         has_before: Whether updates have the row before.
         has_tombstones: Whether deletes have a message without a value after them.
         rows: The rows by their keys: what the events leave.
+        source: More members of the events' ``source``.
     """
 
     name: TableName
@@ -70,6 +71,7 @@ class EventTable:
     has_tombstones: bool = True
     rows: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     time: int = 1_700_000_000_000
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     def _key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[column.name] for column in self.columns[: self.key])
@@ -91,6 +93,7 @@ class EventTable:
         self.time += 1
         database, table = self.name
         source = {"connector": "mysql", "db": database, "table": table, "ts_ms": self.time}
+        source |= self.source
         payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": self.time}
         if not self.schemas:
             return json.dumps(payload).encode()

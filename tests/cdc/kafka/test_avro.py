@@ -214,6 +214,7 @@ def events_with(
         key: The column that is the key.
     """
     schema = envelope()
+    fields: list[dict[str, object]]
     fields = [{"name": "id", "type": "long"}, {"name": "v", "type": type_}]
     schema["fields"][0]["type"][1]["fields"] = fields
     keys = {**key_schema(), "fields": [field for field in fields if field["name"] == key]}

@@ -23,7 +23,7 @@ from headwater.cdc.kafka.events import (
     Rows,
     check_control,
 )
-from headwater.cdc.kafka.grouping import check_ops, parts_of, present_rows, tables_of
+from headwater.cdc.kafka.grouping import SOURCE_NAMES, check_ops, parts_of, present_rows, tables_of
 from headwater.cdc.kafka.registry import SchemaRegistry
 from headwater.cdc.kafka.tombstones import tombstones
 from headwater.cdc.kafka.values import arrow_base
@@ -154,14 +154,16 @@ def _add(
     source = dict(zip(shape.parts["source"].parts, columns["source"].flatten(), strict=True))
     sources = [
         source[name].cast(pa.string()) if name in source else pa.nulls(len(rows), pa.string())
-        for name in ("db", "schema", "table")
+        for name in SOURCE_NAMES
     ]
     tables = tables_of(sources, messages, rows)
     if "ts_ms" in source:
         events.source_time = max(events.source_time, pc.max(source["ts_ms"]).as_py() or 0)
     letters = np.frombuffer("".join(ops.to_pylist()).encode(), np.uint8)
     (truncates,) = np.nonzero(letters == TRUNCATE)
-    events.truncations |= {int(rows[at]): tables.value(at) for at in truncates.tolist()}
+    events.truncations |= {
+        int(rows[at]): (tables.value(at), tables.origin(at)) for at in truncates.tolist()
+    }
     keys = _key_numbers(messages, rows)
     (with_rows,) = np.nonzero((letters != TRUNCATE) & (letters != MESSAGE))
     for part in parts_of(with_rows, tables.codes, keys):
@@ -181,6 +183,7 @@ def _add(
                 after,
                 images,
                 "" if key_schema is None else key_schema.name,
+                origin=tables.origin(int(part[0])),
             )
         )
 

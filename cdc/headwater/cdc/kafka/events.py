@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.cdc.kafka.connect_types import ConnectType
+from headwater.cdc.kafka.origins import Origin
 from headwater.cdc.kafka.positions import Partition
 from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import Unsupported
@@ -198,6 +199,7 @@ class EventGroup:
         before, after, keys: The rows before and after, and the messages' keys.
         key_schema: The name of the keys' schema; empty without one.
         are_tombstones: Whether the messages have no values.
+        origin: The connector and the database that they come from; None if they do not tell it.
     """
 
     table: TableName
@@ -210,6 +212,7 @@ class EventGroup:
     keys: Image
     key_schema: str = ""
     are_tombstones: bool = False
+    origin: Origin | None = None
 
 
 @dataclass
@@ -218,12 +221,12 @@ class Events:
 
     Attributes:
         groups: Their rows.
-        truncations: Messages that empty a table.
+        truncations: Messages that empty a table, with its origin.
         source_time: When the last change was written at the source, ms since 1970; 0 if not known.
     """
 
     groups: list[EventGroup] = field(default_factory=list)
-    truncations: dict[int, TableName] = field(default_factory=dict)
+    truncations: dict[int, tuple[TableName, Origin]] = field(default_factory=dict)
     source_time: int = 0
 
 

@@ -10,10 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc.kafka.events import OPS, Messages, Rows, table_name
+from headwater.cdc.kafka.origins import Origin
 from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import Unsupported
 
-__all__ = ["Tables", "check_ops", "parts_of", "present_rows", "tables_of"]
+__all__ = ["SOURCE_NAMES", "Tables", "check_ops", "parts_of", "present_rows", "tables_of"]
+
+SOURCE_NAMES = ("name", "db", "schema", "table")
+"""The members of an event's ``source`` that tell its table and origin."""
 
 
 @dataclass(frozen=True)
@@ -21,23 +25,29 @@ class Tables:
     """The table of each event.
 
     Attributes:
-        codes: The number of its table.
+        codes: The number of its table and origin.
         names: The tables.
+        origins: The origin of each table.
     """
 
     codes: Rows
     names: Sequence[TableName]
+    origins: Sequence[Origin]
 
     def value(self, row: int) -> TableName:
         """The table of an event."""
         return self.names[int(self.codes[row])]
+
+    def origin(self, row: int) -> Origin:
+        """The connector and the database that an event comes from."""
+        return self.origins[int(self.codes[row])]
 
 
 def tables_of(sources: Sequence[pa.Array], messages: Messages, rows: Rows) -> Tables:
     """The table that each event's ``source`` names.
 
     Args:
-        sources: Its database, schema and table.
+        sources: Its members, see `SOURCE_NAMES`.
         messages, rows: The messages, and the number of each event's.
 
     Raises:
@@ -49,11 +59,12 @@ def tables_of(sources: Sequence[pa.Array], messages: Messages, rows: Rows) -> Ta
         numbers = pc.fill_null(part.indices.cast(pa.int64()), -1).to_numpy()
         codes = codes * (len(part.dictionary) + 1) + numbers + 1
     _, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
-    names = []
+    names, origins = [], []
     for first in firsts.tolist():
-        database, schema, table = (part[first].as_py() for part in parts)
+        connector, database, schema, table = (part[first].as_py() for part in parts)
+        origins.append(Origin(connector, database))
         names.append(table_name(database, schema, table, messages.place(int(rows[first]))))
-    return Tables(dense.astype(np.int64), names)
+    return Tables(dense.astype(np.int64), names, origins)
 
 
 def parts_of(rows: Rows, *codes: Rows) -> list[Rows]:

@@ -29,7 +29,7 @@ from headwater.cdc.kafka.events import (
     Rows,
     check_control,
 )
-from headwater.cdc.kafka.grouping import check_ops, parts_of, present_rows, tables_of
+from headwater.cdc.kafka.grouping import SOURCE_NAMES, check_ops, parts_of, present_rows, tables_of
 from headwater.cdc.kafka.json_text import Cells, JsonBatch
 from headwater.cdc.kafka.tombstones import tombstones
 from headwater.cdc.kafka.values import arrow_base, decoded_base64
@@ -90,12 +90,14 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
     events = Events()
     changes = _checked_ops(messages, rows, ops, schema_codes)
     source = batch.members(members["source"].take(changes))
-    sources = [batch.text(source[name]) for name in ("db", "schema", "table")]
+    sources = [batch.text(source[name]) for name in SOURCE_NAMES]
     tables = tables_of(sources, messages, rows[changes])
     events.source_time = _latest(batch, source["ts_ms"])
     letters = np.frombuffer("".join(ops.take(changes).to_pylist()).encode(), np.uint8)
     (truncates,) = np.nonzero(letters == TRUNCATE)
-    events.truncations = {int(rows[changes[at]]): tables.value(at) for at in truncates.tolist()}
+    events.truncations = {
+        int(rows[changes[at]]): (tables.value(at), tables.origin(at)) for at in truncates.tolist()
+    }
     keys = _Keys(messages, rows[changes])
     (with_rows,) = np.nonzero((letters != TRUNCATE) & (letters != MESSAGE))
     codes = tables.codes, schema_codes.codes[changes], keys.codes
@@ -118,6 +120,7 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
                 after,
                 images,
                 keys.schema(first).name,
+                origin=tables.origin(first),
             )
         )
     return events

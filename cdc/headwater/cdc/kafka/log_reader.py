@@ -19,6 +19,7 @@ from headwater.cdc.ddl import Change, Truncate
 from headwater.cdc.kafka.cluster import Cluster, kafka_error
 from headwater.cdc.kafka.events import EventGroup, Events, Messages
 from headwater.cdc.kafka.message_buffer import MessageBuffer
+from headwater.cdc.kafka.origins import united_origins
 from headwater.cdc.kafka.positions import Partition, TopicOffsets, TopicPosition
 from headwater.cdc.kafka.table_rows import KafkaTableRows, definition, united
 from headwater.cdc.kafka.topics import Topics, TopicsFound
@@ -416,8 +417,14 @@ class KafkaLogReader:
         self, chunk: Messages, events: Events, decoded: _Decoded
     ) -> tuple[TableName, int] | None:
         """The first message that empties a table, unless it has been told."""
-        for row, table in sorted(events.truncations.items()):
+        for row, (table, origin) in sorted(events.truncations.items()):
             if not self._is_selected(table) or chunk.key(row) == self._truncated:
+                continue
+            known = self._tables.get(table)
+            try:
+                united_origins(table, None if known is None else known.storage, origin.to_json())
+            except Unsupported as error:
+                decoded.faults[table] = error.message
                 continue
             count = self._topics.partition_count(chunk.topics[int(chunk.topic[row])])
             if count == 1:
@@ -452,7 +459,8 @@ class KafkaLogReader:
             described = _described(name, parts)
             if isinstance(described, SourceTable) and known is not None:
                 try:
-                    if united(known, described) == known:
+                    table = united(known, described)
+                    if table == known and table.storage == known.storage:
                         continue
                 except HeadwaterError:
                     # The pipeline raises it again, and quarantines the table.
@@ -484,7 +492,8 @@ def _described(name: TableName, parts: list[list[EventGroup]]) -> SourceTable | 
 def _distinct(parts: list[list[EventGroup]]) -> Iterator[EventGroup]:
     seen: set[object] = set()
     for group in (group for part in parts for group in part):
-        described = tuple(group.columns), None if group.key is None else tuple(group.key)
+        key = None if group.key is None else tuple(group.key)
+        described = tuple(group.columns), key, group.origin
         if described not in seen:
             seen.add(described)
             yield group

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from headwater.cdc.columns import BadDates
 from headwater.cdc.kafka.connect_types import ConnectType, lake_type
 from headwater.cdc.kafka.events import CREATE, DELETE, READ, UPDATE, EventGroup, Image
+from headwater.cdc.kafka.origins import united_origins
 from headwater.cdc.kafka.values import column_values
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.model.type_changes import wider_type
@@ -48,7 +49,8 @@ def definition(group: EventGroup) -> SourceTable:
             f"the messages' key of {group.table} has '{outside[0]}', which is not a column; let "
             "the connector send the columns of the primary key alone as the key"
         )
-    return SourceTable(group.table, columns, key)
+    origin = None if group.origin is None else group.origin.to_json()
+    return SourceTable(group.table, columns, key, storage=origin)
 
 
 def united(known: SourceTable, new: SourceTable) -> SourceTable:
@@ -57,8 +59,10 @@ def united(known: SourceTable, new: SourceTable) -> SourceTable:
     Kafka has no statements: a column that messages lack stays, and is null in their rows.
 
     Raises:
-        Unsupported: A column has another type, or the key has other columns.
+        Unsupported: A column has another type, the key has other columns, or the events come from
+            another connector or database.
     """
+    origin = united_origins(known.name, known.storage, new.storage)
     if tuple(known.primary_key) != tuple(new.primary_key):
         old, key = ", ".join(known.primary_key) or "none", ", ".join(new.primary_key) or "none"
         raise Unsupported(
@@ -80,7 +84,7 @@ def united(known: SourceTable, new: SourceTable) -> SourceTable:
             )
         if wider != before.type:
             columns[column.name] = replace(before, type=wider, source_type=column.source_type)
-    return replace(known, columns=tuple(columns.values()))
+    return replace(known, columns=tuple(columns.values()), storage=origin)
 
 
 class KafkaTableRows:
