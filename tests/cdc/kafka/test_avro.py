@@ -187,10 +187,10 @@ def as_messages(pairs: list[tuple[bytes | None, bytes | None]], topic: str = "t"
     return Messages([topic], zeros, zeros, np.arange(len(pairs)), keys, values)
 
 
-def rows_of(*groups: EventGroup) -> tuple[list[dict[str, Any]], list[int]]:
+def rows_of(*groups: EventGroup, changed: str = "id") -> tuple[list[dict[str, Any]], list[int]]:
     source = definition(groups[0])
     rows = KafkaTableRows([column.name for column in source.columns], [groups])
-    (logged,) = rows.decoded(source, BadDates.FAIL, ["id"])
+    (logged,) = rows.decoded(source, BadDates.FAIL, [changed])
     return logged.rows.to_pylist(), logged.kinds.to_pylist()
 
 
@@ -232,6 +232,14 @@ def test_an_array_of_uuids_that_an_update_left_as_it_was(registry: Registry) -> 
     (group,) = events_with(registry, uuids, ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]).groups
     with pytest.raises(Invalid, match="TOAST"):
         rows_of(group)
+
+
+def test_a_key_that_is_a_decimal_with_its_scale(registry: Registry) -> None:
+    number = {"scale": 1, "value": b"\x0f"}
+    (group,) = events_with(registry, VARIABLE, number, number, key="v").groups
+    rows, kinds = rows_of(group, changed="v")
+    assert rows == [{"id": 0, "v": "1.5"}, {"id": 1, "v": "1.5"}]
+    assert kinds == [2, 2]
 
 
 def test_types_and_kinds(registry: Registry) -> None:

@@ -241,6 +241,39 @@ def test_values(
     assert decoded(type_, *sent) == (lake, expected)
 
 
+@pytest.mark.parametrize(
+    ("type_", "values", "kinds"),
+    [
+        (
+            connect_type("struct", f"{DEBEZIUM}.data.VariableScaleDecimal"),
+            [{"scale": 1, "value": decimal(15)}, {"scale": 1, "value": decimal(16)}],
+            [2, 1, 2],
+        ),
+        # Arrow does not compare arrays: each update counts as one of the key.
+        ({**connect_type("array"), "items": connect_type("string")}, [["a"], ["b"]], [1, 2, 1, 2]),
+        (connect_type("double"), ["Infinity", 2], [2, 1, 2]),
+    ],
+)
+def test_updates_of_a_key(type_: Mapping[str, Any], values: list[object], kinds: list[int]) -> None:
+    written: list[tuple[bytes | None, bytes | None]] = []
+    table = EventTable(
+        TableName("shop", "t"),
+        "t",
+        lambda _, key, value: written.append((key, value)),
+        [Column("v", type_), ID],
+    )
+    table.rows[()] = {"v": values[0], "id": 1}
+    table.key = 0
+    table.update((), id=2)
+    table.update((), v=values[1])
+    (group,) = json_events(messages(written)).groups
+    (logged,) = KafkaTableRows(["v", "id"], [[group]]).decoded(
+        definition(group), BadDates.FAIL, ["v"]
+    )
+    assert logged.kinds.to_pylist() == kinds
+    assert logged.left_out == 4 - len(kinds)
+
+
 def test_not_a_number_is_one() -> None:
     _, (value, absent) = decoded(connect_type("double"), "NaN", None)
     assert value != value

@@ -165,7 +165,7 @@ class _Group:
         has_before = group.before.is_present
         keeps = is_update & has_before
         count = int(keeps.sum())
-        if changed:
+        if changed and count:
             keeps &= self._changes(changed)
         if not self._table.primary_key and ((is_update | is_delete) & ~has_before).any():
             raise Invalid(
@@ -192,15 +192,21 @@ class _Group:
 
     def _changes(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which messages have another value after them in some columns."""
-        differs = np.zeros(len(self._group.ops), np.bool_)
-        for name in names:
-            type_ = self._types[name]
-            before, after = (
-                image.column(name, type_) for image in (self._group.before, self._group.after)
-            )
-            if pa.types.is_null(before.type) or pa.types.is_null(after.type):
+        group = self._group
+        differs = np.zeros(len(group.ops), np.bool_)
+        every = pa.array(np.arange(len(differs)))
+        for column in self._table.columns:
+            type_ = self._types.get(column.name)
+            if column.name not in names or type_ is None:
                 continue
-            differs |= np.asarray(pc.fill_null(pc.not_equal(before, after), True))
+            before, after = (
+                self._column(image, column, type_, every) for image in (group.before, group.after)
+            )
+            try:
+                differs |= np.asarray(pc.fill_null(pc.not_equal(before, after), True))
+            except pa.ArrowNotImplementedError:
+                # Arrow does not compare arrays.
+                differs[:] = True
         return differs
 
     def _image(self, image: Image, places: npt.NDArray[np.int64]) -> pa.Table:
