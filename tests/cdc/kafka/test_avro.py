@@ -242,6 +242,24 @@ def test_a_key_that_is_a_decimal_with_its_scale(registry: Registry) -> None:
     assert kinds == [2, 2]
 
 
+def test_logical_messages_have_no_rows(registry: Registry) -> None:
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [{"name": name, "type": "string"} for name in ("db", "schema", "table")],
+    }
+    schema = {
+        "type": "record",
+        "name": "MessageValue",
+        "namespace": "io.debezium.connector.postgresql",
+        "fields": [{"name": "op", "type": "string"}, {"name": "source", "type": source}],
+    }
+    event = {"op": "m", "source": {"db": "shop", "schema": "", "table": ""}}
+    pairs: list[tuple[bytes | None, bytes | None]] = [(None, written(registry, schema, event))]
+    assert avro_events(as_messages(pairs), SchemaRegistry(registry.url)).groups == []
+    assert events_with(registry, "long", 1, op="m").groups == []
+
+
 def test_types_and_kinds(registry: Registry) -> None:
     writer = Writer(registry)
     rows = [

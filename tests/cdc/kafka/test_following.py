@@ -13,6 +13,8 @@ from headwater.storage.errors import CorruptData, Invalid, Unsupported
 
 pytestmark = pytest.mark.cdc_kafka
 
+MESSAGE_VALUE = "io.debezium.connector.postgresql.MessageValue"
+
 
 @pytest.mark.parametrize("schemas", [True, False])
 def test_rows_and_changes(follower: Follower, schemas: bool) -> None:
@@ -196,7 +198,12 @@ def test_messages_that_have_no_rows(follower: Follower) -> None:
         schema = {"type": "struct", "fields": [], "name": name}
         message = json.dumps({"schema": schema, "payload": {"ts_ms": 1}}).encode()
         follower.write(topic, b'{"serverName": "s"}', message)
-    follower.write(topic, None, orders.event("m", None, None))
+    # A logical message of PostgreSQL is of no table.
+    source = {"db": "shop", "schema": "", "table": "", "ts_ms": 1}
+    message = {"op": "m", "source": source, "message": {"prefix": "p", "content": "YQ=="}}
+    follower.write(topic, b'{"prefix": "p"}', json.dumps(message).encode())
+    schema = {"type": "struct", "fields": [], "name": MESSAGE_VALUE}
+    follower.write(topic, None, json.dumps({"schema": schema, "payload": message}).encode())
     orders.insert({"id": 2, "item": "x", "amount": 1})
     assert follower.once()
     follower.check(orders)

@@ -22,6 +22,7 @@ from headwater.cdc.kafka.events import (
     NoImage,
     Rows,
     check_control,
+    is_logical_message,
 )
 from headwater.cdc.kafka.grouping import SOURCE_NAMES, check_ops, parts_of, present_rows, tables_of
 from headwater.cdc.kafka.registry import SchemaRegistry
@@ -142,20 +143,22 @@ def _add(
         for topic in np.unique(messages.topic[rows]).tolist():
             check_control(record.name, messages.topics[topic], where)
         return
+    if is_logical_message(record.name):
+        return
     if not {"before", "after", "source"} <= set(names):
         raise Unsupported(f"{where}: the schema '{record.name}' is not one of Debezium's events")
-    shape, columns = _records(
-        messages, rows, messages.values, schema, ["before", "after", "source", "op"]
-    )
+    fields = ["before", "after", "source", "op"]
+    shape, columns = _records(messages, rows, messages.values, schema, fields)
     ops = columns["op"].cast(pa.string())
     if ops.null_count:
         raise CorruptData(f"{where}: an event has no operation")
     check_ops(ops, messages, rows)
+    is_change = pc.not_equal(ops, chr(MESSAGE))
+    rows, ops = rows[np.asarray(is_change)], ops.filter(is_change)
+    columns = {name: column.filter(is_change) for name, column in columns.items()}
     source = dict(zip(shape.parts["source"].parts, columns["source"].flatten(), strict=True))
-    sources = [
-        source[name].cast(pa.string()) if name in source else pa.nulls(len(rows), pa.string())
-        for name in SOURCE_NAMES
-    ]
+    nulls = pa.nulls(len(rows), pa.string())
+    sources = [source.get(name, nulls).cast(pa.string()) for name in SOURCE_NAMES]
     tables = tables_of(sources, messages, rows)
     if "ts_ms" in source:
         events.source_time = max(events.source_time, pc.max(source["ts_ms"]).as_py() or 0)
@@ -165,7 +168,7 @@ def _add(
         int(rows[at]): (tables.value(at), tables.origin(at)) for at in truncates.tolist()
     }
     keys = _key_numbers(messages, rows)
-    (with_rows,) = np.nonzero((letters != TRUNCATE) & (letters != MESSAGE))
+    (with_rows,) = np.nonzero(letters != TRUNCATE)
     for part in parts_of(with_rows, tables.codes, keys):
         before, after = (
             AvroImage(columns[name].take(pa.array(part)), shape.parts[name])

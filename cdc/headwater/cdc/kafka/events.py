@@ -30,6 +30,7 @@ __all__ = [
     "Messages",
     "NoImage",
     "check_control",
+    "is_logical_message",
     "table_name",
 ]
 
@@ -44,7 +45,9 @@ _CONTROL_SCHEMAS = (
     "io.debezium.connector.common.Heartbeat",
     "io.debezium.connector.common.TransactionMetadataValue",
 )
+_CONNECTORS = "io.debezium.connector."
 _SCHEMA_CHANGES = ".SchemaChangeValue"
+_LOGICAL_MESSAGES = ".MessageValue"
 _HEARTBEATS = "__debezium-heartbeat."
 
 
@@ -248,6 +251,11 @@ def table_name(
     return TableName(namespace, table)
 
 
+def is_logical_message(schema: str) -> bool:
+    """Whether messages with a schema are logical messages of PostgreSQL, which are of no table."""
+    return schema.startswith(_CONNECTORS) and schema.endswith(_LOGICAL_MESSAGES)
+
+
 def check_control(schema: str, topic: str, where: str) -> None:
     """Check that a message without an operation is one of Debezium's that has no rows.
 
@@ -261,7 +269,7 @@ def check_control(schema: str, topic: str, where: str) -> None:
     """
     if schema in _CONTROL_SCHEMAS or topic.startswith(_HEARTBEATS):
         return
-    if schema.startswith("io.debezium.connector.") and schema.endswith(_SCHEMA_CHANGES):
+    if schema.startswith(_CONNECTORS) and schema.endswith(_SCHEMA_CHANGES):
         return
     what = f"has the schema '{schema}'" if schema else "has no schema and no 'op'"
     raise Unsupported(

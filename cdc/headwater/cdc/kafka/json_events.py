@@ -78,17 +78,12 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
     texts = [messages.values[row] or b"" for row in rows.tolist()]
     subject = f"messages from {messages.place(int(rows[0]))} on"
     batch, envelope, schema_codes = _unwrapped(texts, subject, is_envelope=True)
-    are_present = schema_codes.codes > 0
-    if has_schema is not None and (are_present != has_schema).any():
-        row = int(rows[np.flatnonzero(are_present != has_schema)[0]])
-        raise Unsupported(
-            f"{messages.place(row)}: debezium-json.schema-include is {str(has_schema).lower()}, "
-            f"and the message has {'no' if has_schema else 'a'} schema; leave the option out"
-        )
+    if has_schema is not None:
+        _check_schemas(messages, rows, schema_codes, has_schema)
     members = batch.members(envelope)
     ops = batch.text(members["op"])
     events = Events()
-    changes = _checked_ops(messages, rows, ops, schema_codes)
+    changes = _change_rows(messages, rows, ops, schema_codes)
     source = batch.members(members["source"].take(changes))
     sources = [batch.text(source[name]) for name in SOURCE_NAMES]
     tables = tables_of(sources, messages, rows[changes])
@@ -99,7 +94,7 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
         int(rows[changes[at]]): (tables.value(at), tables.origin(at)) for at in truncates.tolist()
     }
     keys = _Keys(messages, rows[changes])
-    (with_rows,) = np.nonzero((letters != TRUNCATE) & (letters != MESSAGE))
+    (with_rows,) = np.nonzero(letters != TRUNCATE)
     codes = tables.codes, schema_codes.codes[changes], keys.codes
     for part in parts_of(with_rows, *codes):
         first = int(part[0])
@@ -214,14 +209,24 @@ def _is_prefix(prefix: bytes) -> bool:
     return prefix.startswith(_HEAD) and list(message) == ["schema", "payload"]
 
 
-def _checked_ops(messages: Messages, rows: Rows, ops: pa.Array, schemas: _Codes) -> Rows:
-    """The rows with an operation; the others are of messages that have no rows of tables."""
+def _check_schemas(messages: Messages, rows: Rows, schemas: _Codes, has_schema: bool) -> None:
+    (wrong,) = np.nonzero((schemas.codes > 0) != has_schema)
+    if len(wrong):
+        raise Unsupported(
+            f"{messages.place(int(rows[wrong[0]]))}: debezium-json.schema-include is "
+            f"{str(has_schema).lower()}, and the message has {'no' if has_schema else 'a'} schema; "
+            "leave the option out"
+        )
+
+
+def _change_rows(messages: Messages, rows: Rows, ops: pa.Array, schemas: _Codes) -> Rows:
+    """The rows of changes; the others are of messages that have no rows of tables."""
     for row in np.flatnonzero(ops.is_null()).tolist():
         place = messages.place(int(rows[row]))
         name = schemas.schema(row).name
         check_control(name, messages.topics[int(messages.topic[rows[row]])], place)
     check_ops(ops, messages, rows)
-    return np.flatnonzero(ops.is_valid())
+    return np.flatnonzero(pc.fill_null(pc.not_equal(ops, chr(MESSAGE)), False))
 
 
 def _latest(batch: JsonBatch, times: Cells) -> int:
