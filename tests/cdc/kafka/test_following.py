@@ -200,10 +200,10 @@ def test_messages_that_have_no_rows(follower: Follower) -> None:
         follower.write(topic, b'{"serverName": "s"}', message)
     # A logical message of PostgreSQL is of no table.
     source = {"db": "shop", "schema": "", "table": "", "ts_ms": 1}
-    message = {"op": "m", "source": source, "message": {"prefix": "p", "content": "YQ=="}}
-    follower.write(topic, b'{"prefix": "p"}', json.dumps(message).encode())
+    logical = {"op": "m", "source": source, "message": {"prefix": "p", "content": "YQ=="}}
+    follower.write(topic, b'{"prefix": "p"}', json.dumps(logical).encode())
     schema = {"type": "struct", "fields": [], "name": MESSAGE_VALUE}
-    follower.write(topic, None, json.dumps({"schema": schema, "payload": message}).encode())
+    follower.write(topic, None, json.dumps({"schema": schema, "payload": logical}).encode())
     orders.insert({"id": 2, "item": "x", "amount": 1})
     assert follower.once()
     follower.check(orders)

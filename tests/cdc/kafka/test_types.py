@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -314,7 +315,7 @@ def test_other_types_are_rejected_by_name(type_: Mapping[str, Any]) -> None:
         (connect_type("int32"), 1.5, "int32"),
         (connect_type("int64"), "1x", "int64"),
         (connect_type("boolean"), 2, "boolean"),
-        (connect_type("string"), 5, "not a string of JSON"),
+        (connect_type("string"), 5, "not of type 'string'"),
         (connect_type("bytes"), "§", "bytes"),
         (connect_type("int32", "io.debezium.time.Time"), 86_400_000, "not within a day"),
         (connect_type("string", "io.debezium.time.ZonedTimestamp"), "infinity", "'infinity'"),
@@ -354,6 +355,71 @@ def test_values_that_do_not_fit_are_rejected(
 ) -> None:
     with pytest.raises((Invalid, CorruptData), match=error):
         decoded(type_, value)
+
+
+VARIABLE = connect_type("struct", f"{DEBEZIUM}.data.VariableScaleDecimal")
+NUMBERS = {**connect_type("array"), "items": connect_type("int32")}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (connect_type("int64"), '"5"'),
+        (connect_type("int64"), '"0x10"'),
+        (connect_type("int64"), "true"),
+        (connect_type("int64"), "[1]"),
+        (connect_type("int64"), "9223372036854775808"),
+        (connect_type("int32"), "1.5"),
+        (connect_type("int8"), "128"),
+        (connect_type("float"), "1e39"),
+        (connect_type("float"), "-1e39"),
+        (connect_type("double"), '"1.5"'),
+        (connect_type("double"), '"inf"'),
+        (connect_type("double"), "true"),
+        (connect_type("boolean"), "1"),
+        (connect_type("boolean"), '"true"'),
+        (connect_type("string"), "{}"),
+        (connect_type("bytes"), "[1]"),
+        (connect_type("bytes"), '"AQE"'),
+        (NUMBERS, '"abc"'),
+        (NUMBERS, '{"a": [1]}'),
+        (NUMBERS, '[1, "2"]'),
+        (NUMBERS, "5"),
+        (VARIABLE, '"12.5"'),
+        (VARIABLE, "[1]"),
+        (VARIABLE, '{"scale": "1", "value": "AQ=="}'),
+        (VARIABLE, '{"scale": 1, "value": 5}'),
+        (VARIABLE, '{"value": "AQ=="}'),
+        (VARIABLE, "{}"),
+        (connect_type("struct", f"{DEBEZIUM}.data.geometry.Point"), "7"),
+    ],
+)
+def test_values_of_another_type_are_corrupt(type_: Mapping[str, Any], value: str) -> None:
+    with pytest.raises(CorruptData, match="partition 0, offset 2: the message has the value"):
+        decoded(type_, None, None, json.loads(value), None)
+
+
+@pytest.mark.parametrize("image", ["before", "after"])
+@pytest.mark.parametrize("value", ["5", "[1]", '"text"', "true"])
+def test_rows_that_are_not_objects_are_corrupt(image: str, value: str) -> None:
+    right = b'{"op":"u","before":{"id":1},"after":{"id":1},"source":{"db":"shop","table":"t"}}'
+    wrong = right.replace(f'"{image}":{{"id":1}}'.encode(), f'"{image}":{value}'.encode())
+    where = f"partition 0, offset 1: the message has the value {re.escape(value)}, which is not an"
+    with pytest.raises(CorruptData, match=where):
+        json_events(messages([(b'{"id":1}', right), (b'{"id":1}', wrong)]))
+
+
+@pytest.mark.parametrize(
+    ("message", "value"),
+    [
+        (b'{"op":"c","after":{"id":1},"source":"shop"}', '"shop"'),
+        (b'{"schema":{"fields":[]},"payload":[1]}', "[1]"),
+    ],
+)
+def test_events_without_their_objects_are_corrupt(message: bytes, value: str) -> None:
+    where = f"partition 0, offset 0: the message has the value {re.escape(value)}"
+    with pytest.raises(CorruptData, match=where):
+        json_events(messages([(b'{"id":1}', message)]))
 
 
 def test_instants_beyond_the_lake_may_be_null() -> None:

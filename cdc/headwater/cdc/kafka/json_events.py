@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,7 @@ from headwater.cdc.kafka.events import (
 from headwater.cdc.kafka.grouping import SOURCE_NAMES, check_ops, parts_of, present_rows, tables_of
 from headwater.cdc.kafka.json_text import Cells, JsonBatch
 from headwater.cdc.kafka.tombstones import tombstones
-from headwater.cdc.kafka.values import arrow_base, decoded_base64
+from headwater.cdc.kafka.values import arrow_base
 from headwater.storage.errors import CorruptData, Unsupported
 
 __all__ = ["json_events", "json_tombstones"]
@@ -41,6 +42,17 @@ __all__ = ["json_events", "json_tombstones"]
 _HEAD, _MIDDLE = b'{"schema":', b',"payload":'
 # More are slower to find.
 _MAX_PREFIXES = 100
+_DIGITS = b"-0123456789"
+# What values begin with, by the base of their type.
+_FIRST_LETTERS = {
+    "boolean": b"tf",
+    "string": b'"',
+    "bytes": b'"',
+    **{f"int{bits}": _DIGITS for bits in (8, 16, 32, 64)},
+    # NaN and the infinities are strings.
+    **{f"float{bits}": _DIGITS + b'"' for bits in (32, 64)},
+}
+_SPECIAL_FLOATS = pa.array(["NaN", "Infinity", "-Infinity"])
 
 
 class JsonImage:
@@ -77,7 +89,9 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
         return Events()
     texts = [messages.values[row] or b"" for row in rows.tolist()]
     subject = f"messages from {messages.place(int(rows[0]))} on"
-    batch, envelope, schema_codes = _unwrapped(texts, subject, is_envelope=True)
+    batch, envelope, schema_codes = _unwrapped(
+        texts, subject, lambda at: f"{messages.place(int(rows[at]))}: the message", is_envelope=True
+    )
     if has_schema is not None:
         _check_schemas(messages, rows, schema_codes, has_schema)
     members = batch.members(envelope)
@@ -144,7 +158,7 @@ def json_tombstones(messages: Messages, rows: Rows) -> list[EventGroup]:
 
 
 def _unwrapped(
-    texts: Sequence[bytes], subject: str, *, is_envelope: bool
+    texts: Sequence[bytes], subject: str, place: Callable[[int], str], *, is_envelope: bool
 ) -> tuple[JsonBatch, Cells, _Codes]:
     """What messages have, without the schema around it; and the schemas."""
     payloads = _payloads(texts)
@@ -152,13 +166,13 @@ def _unwrapped(
         parts, codes, prefixes = payloads
         schemas = [prefix[len(_HEAD) : -len(_MIDDLE)].decode() for prefix in prefixes]
         try:
-            batch = JsonBatch(parts, subject)
+            batch = JsonBatch(parts, subject, place)
         except CorruptData:
             # Perhaps they have more than both: all of each is looked at.
             pass
         else:
             return batch, batch.values, _Codes(codes, schemas, is_envelope=is_envelope)
-    batch = JsonBatch(texts, subject)
+    batch = JsonBatch(texts, subject, place)
     top = batch.members(batch.values)
     payload, schema = top["payload"], top["schema"]
     is_wrapped = payload.is_present & schema.is_present
@@ -273,7 +287,13 @@ class _Keys:
             return
         where = f"keys of messages from {messages.place(int(rows[self._present[0]]))} on"
         texts = [keys[row] or b"" for row in self._present.tolist()]
-        self._batch, self._cells, self._schemas = _unwrapped(texts, where, is_envelope=False)
+        present = rows[self._present]
+        self._batch, self._cells, self._schemas = _unwrapped(
+            texts,
+            where,
+            lambda at: f"{messages.place(int(present[at]))}: the key",
+            is_envelope=False,
+        )
         self.codes[self._present] = self._schemas.codes + 1
 
     def schema(self, row: int) -> RecordSchema:
@@ -305,6 +325,11 @@ def _columns(
 
 
 def _values(batch: JsonBatch, cells: Cells, type_: ConnectType) -> pa.Array:
+    """Values as Arrow has them, see `arrow_base`.
+
+    Raises:
+        CorruptData: One is of another type.
+    """
     if type_.base == "array" and type_.item is not None:
         owners, items = batch.items(cells)
         lengths = np.bincount(owners, minlength=len(cells.begins))
@@ -314,20 +339,53 @@ def _values(batch: JsonBatch, cells: Cells, type_: ConnectType) -> pa.Array:
         values = _values(batch, items, type_.item)
         return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
     if type_.is_variable_decimal or type_.is_geometry:
-        members = batch.members(cells)
-        names = ("scale", "value") if type_.is_variable_decimal else ("srid", "wkb")
-        number = batch.text(members[names[0]]).cast(pa.int32())
-        content = decoded_base64(batch.text(members[names[1]]))
-        is_null = pa.array(batch.is_null(cells))
-        return pa.StructArray.from_arrays([number, content], names, mask=is_null)
+        return _pairs(batch, cells, type_)
     arrow = arrow_base(type_)
     if arrow is None:
         raise Unsupported(f"values of type '{type_}' cannot be read")
+    letters = _FIRST_LETTERS.get(type_.base)
+    if letters is not None:
+        problem = f"is not of type '{type_}'"
+        batch.check(cells, batch.begins_with(cells, letters), problem)
     text = batch.text(cells)
-    if type_.base in ("string", "bytes"):
-        present = ~batch.is_null(cells)
-        if not batch.is_string(cells)[present].all():
-            raise CorruptData(f"a value of type '{type_}' is not a string of JSON")
     if type_.base == "bytes":
-        return decoded_base64(text)
+        return _bytes(batch, cells, text)
+    if type_.base.startswith(("int", "float")):
+        return _numbers(batch, cells, text, arrow)
     return text if text.type == arrow else text.cast(arrow)
+
+
+def _pairs(batch: JsonBatch, cells: Cells, type_: ConnectType) -> pa.Array:
+    """Decimals with their scale, or geometries with their SRID."""
+    members = batch.members(cells)
+    names = ("scale", "value") if type_.is_variable_decimal else ("srid", "wkb")
+    if type_.is_variable_decimal:
+        are_whole = ~batch.is_null(members[names[0]]) & ~batch.is_null(members[names[1]])
+        batch.check(cells, are_whole, "lacks 'scale' or 'value'")
+    types = (ConnectType("int32"), ConnectType("bytes"))
+    arrays = [_values(batch, members[name], part) for name, part in zip(names, types, strict=True)]
+    return pa.StructArray.from_arrays(arrays, names, mask=pa.array(batch.is_null(cells)))
+
+
+def _bytes(batch: JsonBatch, cells: Cells, text: pa.Array) -> pa.Array:
+    decoded = pl.Series(text).str.decode("base64", strict=False)
+    batch.check(cells, decoded.is_not_null().to_numpy(), "is not bytes in Base64")
+    return decoded.to_arrow().cast(pa.binary())
+
+
+def _numbers(batch: JsonBatch, cells: Cells, text: pa.Array, arrow: pa.DataType) -> pa.Array:
+    is_string = batch.is_string(cells)
+    if is_string.any():
+        is_special = np.asarray(pc.is_in(text, _SPECIAL_FLOATS))
+        batch.check(cells, is_special | ~is_string, f"is not a number of type {arrow}")
+    try:
+        numbers = text.cast(arrow)
+    except pa.ArrowInvalid:
+        dtype = pl.Series(pa.nulls(0, arrow)).dtype
+        fits = pl.Series(text).cast(dtype, strict=False).is_not_null().to_numpy()
+        batch.check(cells, fits, f"does not fit into the type {arrow}")
+        raise
+    if pa.types.is_floating(arrow):
+        is_finite = np.asarray(pc.fill_null(pc.is_finite(numbers), True))
+        batch.check(cells, is_finite | is_string, f"does not fit into the type {arrow}")
+    return numbers

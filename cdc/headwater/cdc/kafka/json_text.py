@@ -7,7 +7,7 @@ syntax; it cannot read the values, as it must know the type of each member befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,13 +85,17 @@ class JsonBatch:
     Args:
         texts: The texts.
         subject: What they are, for messages.
+        place: Where a text is, for messages; by default its index among all.
 
     Raises:
         CorruptData: One is not JSON.
     """
 
-    def __init__(self, texts: Sequence[bytes], subject: str) -> None:
+    def __init__(
+        self, texts: Sequence[bytes], subject: str, place: Callable[[int], str] | None = None
+    ) -> None:
         self._subject, self.rows = subject, len(texts)
+        self._place = place or (lambda row: f"{subject}: number {row}")
         # Between texts, so that each is a line to Arrow.
         self.log = LogBytes.joined([b"\n".join(texts), b"\n"])
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -130,7 +134,33 @@ class JsonBatch:
     def wrong(self, row: int, problem: str) -> CorruptData:
         """The error of a text."""
         text = bytes(self._data[self.values.begins[row] : self.values.ends[row]][:80])
-        return CorruptData(f"{self._subject}: number {row} {problem}: {text!r}")
+        return CorruptData(f"{self._place(row)} {problem}: {text!r}")
+
+    def check(self, cells: Cells, is_right: npt.NDArray[np.bool_], problem: str) -> None:
+        """Check values besides ``null``.
+
+        Args:
+            cells: The values.
+            is_right: Which of them are right.
+            problem: What the others are, such as "is not an array".
+
+        Raises:
+            CorruptData: One is not right.
+        """
+        wrong = ~is_right & ~self.is_null(cells)
+        if not wrong.any():
+            return
+        begin, end = (bounds[wrong.argmax()] for bounds in (cells.begins, cells.ends))
+        row = int(np.searchsorted(self.values.begins, begin, side="right")) - 1
+        text = bytes(self._data[begin:end][:80]).decode(errors="replace")
+        raise CorruptData(f"{self._place(row)} has the value {text}, which {problem}")
+
+    def begins_with(self, cells: Cells, letters: bytes) -> npt.NDArray[np.bool_]:
+        """Which rows have a value whose first letter is one of some."""
+        is_one = np.zeros(256, np.bool_)
+        is_one[list(letters)] = True
+        begins: npt.NDArray[np.bool_] = cells.is_present & is_one[self._data[cells.begins]]
+        return begins
 
     def _scan(self) -> None:
         """Find the tokens outside of strings, the strings, and the bracket that closes each one."""
@@ -167,10 +197,10 @@ class JsonBatch:
         return closing
 
     def members(self, cells: Cells) -> Members:
-        """The members of the object in each row; rows without an object have none.
+        """The members of the object in each row; rows without a value have none.
 
         Raises:
-            CorruptData: An object has a member twice.
+            CorruptData: A value is not an object, or has a member twice.
         """
         rows = self._objects(cells)
         opens = np.searchsorted(self._tokens, cells.begins[rows])
@@ -194,7 +224,11 @@ class JsonBatch:
         return Members(len(cells.begins), by_name)
 
     def items(self, cells: Cells) -> tuple[Positions, Cells]:
-        """The items of the array in each row: the row and the value of each item."""
+        """The items of the array in each row: the row and the value of each item.
+
+        Raises:
+            CorruptData: A value is not an array.
+        """
         rows = self._objects(cells, "[")
         opens = np.searchsorted(self._tokens, cells.begins[rows])
         (commas,) = np.nonzero(self._kinds == _COMMA)
@@ -209,9 +243,9 @@ class JsonBatch:
         return rows[owners[is_item]], Cells(values.begins[is_item], values.ends[is_item])
 
     def _objects(self, cells: Cells, bracket: str = "{") -> Positions:
-        (rows,) = np.nonzero(cells.is_present)
-        objects: Positions = rows[self._data[cells.begins[rows]] == ord(bracket)]
-        return objects
+        is_one = self.begins_with(cells, bracket.encode())
+        self.check(cells, is_one, f"is not an {'object' if bracket == '{' else 'array'} of JSON")
+        return np.flatnonzero(is_one)
 
     def _pairs(self, opens: Positions) -> tuple[Positions, Cells, Cells]:
         """The members of objects: the number of the object, the name and the value of each."""
@@ -257,8 +291,7 @@ class JsonBatch:
 
     def is_string(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which rows have a string."""
-        strings: npt.NDArray[np.bool_] = cells.is_present & (self._data[cells.begins] == _QUOTE)
-        return strings
+        return self.begins_with(cells, b'"')
 
     def raw(self, cells: Cells) -> pa.Array:
         """The values as they are written, as ``binary``; ``null`` is null."""

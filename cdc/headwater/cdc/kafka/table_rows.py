@@ -239,9 +239,9 @@ class _Group:
             own = lake_type(type_)
             return column_values(values, type_, own, self._bad_dates).cast(target)
         except HeadwaterError as error:
-            raise Invalid(
-                f"column '{column.name}' of {self._table.name}: {error.message}"
-            ) from error
+            problem = f"column '{column.name}' of {self._table.name}: {error.message}"
+            is_corrupt = isinstance(error, CorruptData)
+            raise (CorruptData(problem) if is_corrupt else Invalid(problem)) from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Invalid(
                 f"column '{column.name}' of {self._table.name}: a value of type '{type_}' cannot "

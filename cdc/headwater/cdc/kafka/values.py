@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.kafka.connect_types import ConnectType
-from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
+from headwater.storage.errors import HeadwaterError, Invalid
 from headwater.storage.types.data_type import ArrayType, DataType, to_arrow
 
-__all__ = ["arrow_base", "column_values", "decoded_base64"]
+__all__ = ["arrow_base", "column_values"]
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _UUID = "io.debezium.data.Uuid"
@@ -58,15 +58,6 @@ _INSTANT = r"^\d{4}-\d{2}-\d{2}T"
 def arrow_base(type_: ConnectType) -> pa.DataType | None:
     """The Arrow type of values as they are sent; None for arrays and structs."""
     return _ARROW.get(type_.base)
-
-
-def decoded_base64(values: pa.Array) -> pa.Array:
-    """Bytes that JSON has as Base64; CorruptData."""
-    try:
-        decoded = pl.Series(values).str.decode("base64", strict=True)
-    except pl.exceptions.PolarsError as error:
-        raise CorruptData("bytes are not in Base64") from error
-    return decoded.to_arrow().cast(pa.binary())
 
 
 def column_values(
