@@ -470,6 +470,20 @@ def test_a_value_without_a_schema_that_was_left_out_is_rejected(sent: object) ->
         decoded_without_schema(sent)
 
 
+@pytest.mark.parametrize("bad_dates", list(BadDates))
+def test_instants_have_six_digits_of_seconds(bad_dates: BadDates) -> None:
+    type_ = connect_type("string", f"{DEBEZIUM}.time.ZonedTimestamp")
+    digits = ["", ".1", ".123456", ".1234567", ".12345678", ".123456789", ".999999999"]
+    sent = [
+        f"2024-02-29T12:30:45{fraction}{zone}" for fraction in digits for zone in ("Z", "+00:00")
+    ]
+    _, values = decoded(type_, *sent, None, bad_dates=bad_dates)
+    micros = [0, 100_000, *[123_456] * 4, 999_999]
+    start = INSTANT.replace(tzinfo=UTC)
+    expected = [start.replace(microsecond=number) for number in micros for _ in range(2)]
+    assert values == [*expected, None]
+
+
 def test_an_array_of_instants_that_no_row_has() -> None:
     instants = connect_type("string", f"{DEBEZIUM}.time.ZonedTimestamp")
     type_ = {**connect_type("array"), "items": instants}

@@ -51,6 +51,8 @@ _ARROW = {
     "json": pa.string(),
     "bytes": pa.binary(),
 }
+# The lake has microseconds.
+_LONG_FRACTION = r"(\.\d{6})\d{1,3}"
 # A year of four digits: others are infinity, or beyond the lake.
 _INSTANT = r"^\d{4}-\d{2}-\d{2}T"
 
@@ -142,6 +144,8 @@ def _instants(values: pa.Array, bad_dates: BadDates) -> pa.Array:
         raise Invalid(
             f"the lake does not have the instant '{wrong}'; choose the option bad-dates: null"
         )
+    if pc.any(pc.match_substring_regex(values, _LONG_FRACTION)).as_py():
+        values = pc.replace_substring_regex(values, _LONG_FRACTION, r"\1")
     return values.cast(pa.timestamp("us", "UTC"))
 
 
