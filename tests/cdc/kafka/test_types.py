@@ -542,6 +542,41 @@ def test_messages_around_their_payload(rewrites: list[Callable[[bytes], bytes]])
         assert ordered == list(table.rows.values())
 
 
+@pytest.mark.parametrize(
+    "source_time", ['"now"', "1.5", "null", "true", "{}", "99999999999999999999"]
+)
+def test_a_source_time_that_is_not_an_integer_is_absent(source_time: str) -> None:
+    text = '{"op":"c","after":{"id":1},"source":{"db":"shop","table":"t","ts_ms":%s}}'
+    pairs = [(None, (text % value).encode()) for value in (source_time, "5")]
+    assert json_events(messages([*pairs])).source_time == 5
+    assert json_events(messages([pairs[0]])).source_time == 0
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_messages_whose_schema_is_null(separators: tuple[str, str]) -> None:
+    event = {"op": "c", "after": {"id": 1}, "source": {"db": "shop", "table": "t"}}
+    key, value = (
+        json.dumps({"schema": None, "payload": payload}, separators=separators).encode()
+        for payload in ({"id": 1}, event)
+    )
+    (group,) = json_events(messages([(key, value)]), has_schema=False).groups
+    assert [str(column.type) for column in definition(group).columns] == ["STRING NOT NULL"]
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (b'{"schema":{"type":"int32","optional":false},"payload":1}', "is of type 'int32'"),
+        (b'{"schema":5,"payload":{"id":1}}', "not one of Kafka Connect"),
+        (b"1", "not an object of JSON"),
+    ],
+)
+def test_keys_that_are_not_structs(key: bytes, problem: str) -> None:
+    event = b'{"op":"c","after":{"id":1},"source":{"db":"shop","table":"t"}}'
+    with pytest.raises(CorruptData, match=f"partition 0, offset 1: the key .*{problem}"):
+        json_events(messages([(b'{"id":1}', event), (key, event)]))
+
+
 def test_messages_with_and_without_their_schema() -> None:
     written: list[tuple[bytes | None, bytes | None]] = []
     table = EventTable(

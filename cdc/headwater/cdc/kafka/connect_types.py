@@ -170,8 +170,13 @@ def json_schema(text: str, where: str, *, is_envelope: bool) -> RecordSchema:
     """
     try:
         schema = json.loads(text)
+        if "fields" not in schema:
+            raise CorruptData(
+                f"{where}: its schema is of type '{schema.get('type')}', expected a struct; let "
+                "the connector write rows and keys as structs"
+            )
         fields = {str(field["field"]): field for field in schema["fields"]}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"{where}: its schema is not one of Kafka Connect: {error!r}") from error
     if is_envelope:
         row = _mapping(fields.get("after") or fields.get("before") or {}, where)

@@ -113,7 +113,7 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
     for part in parts_of(with_rows, *codes):
         first = int(part[0])
         places = changes[part]
-        schema = schema_codes.schema(int(changes[first]))
+        schema, key_schema = schema_codes.schema(int(changes[first])), keys.schema(first)
         before, after = (
             JsonImage(batch, members[name].take(places)) for name in ("before", "after")
         )
@@ -123,12 +123,12 @@ def json_events(messages: Messages, *, has_schema: bool | None = None) -> Events
                 tables.value(first),
                 rows[places],
                 letters[part],
-                _columns(schema, keys.schema(first), after, before, images),
+                _columns(schema, key_schema, after, before, images),
                 key,
                 before,
                 after,
                 images,
-                keys.schema(first).name,
+                key_schema.name,
                 origin=tables.origin(first),
             )
         )
@@ -149,8 +149,8 @@ def json_tombstones(messages: Messages, rows: Rows) -> list[EventGroup]:
     topics = messages.topic[rows].astype(np.int64)
     groups = []
     for part in parts_of(np.arange(len(rows)), keys.codes, topics):
-        _, images = keys.image(part)
         schema = keys.schema(int(part[0]))
+        _, images = keys.image(part)
         if not schema.columns:
             schema = RecordSchema(schema.name, [(name, JSON_TEXT) for name in images.names])
         groups.append(tombstones(messages, rows[part], schema, images))
@@ -171,7 +171,9 @@ def _unwrapped(
             # Perhaps they have more than both: all of each is looked at.
             pass
         else:
-            return batch, batch.values, _Codes(codes, schemas, is_envelope=is_envelope)
+            is_null = np.array([False, *(schema == "null" for schema in schemas)])
+            codes = np.where(is_null[codes], 0, codes)
+            return batch, batch.values, _Codes(codes, schemas, place, is_envelope=is_envelope)
     batch = JsonBatch(texts, subject, place)
     top = batch.members(batch.values)
     payload, schema = top["payload"], top["schema"]
@@ -183,7 +185,8 @@ def _unwrapped(
     zero = np.where(is_wrapped, 1, 0)
     encoded = batch.text(Cells(schema.begins * zero, schema.ends * zero)).dictionary_encode()
     numbers = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy() + 1
-    return batch, inner, _Codes(numbers, encoded.dictionary.to_pylist(), is_envelope=is_envelope)
+    schemas = encoded.dictionary.to_pylist()
+    return batch, inner, _Codes(numbers, schemas, place, is_envelope=is_envelope)
 
 
 def _payloads(texts: Sequence[bytes]) -> tuple[list[bytes], Rows, list[bytes]] | None:
@@ -244,20 +247,40 @@ def _change_rows(messages: Messages, rows: Rows, ops: pa.Array, schemas: _Codes)
 
 
 def _latest(batch: JsonBatch, times: Cells) -> int:
-    latest = pc.max(batch.text(times).cast(pa.int64())).as_py()
-    return 0 if latest is None else int(latest)
+    # It feeds a metric only: what is not an integer counts as absent.
+    latest = pl.Series(batch.text(times)).cast(pl.Int64, strict=False).max()
+    return latest if isinstance(latest, int) else 0
 
 
 class _Codes:
     """The schema of each message by a number; 0 without one."""
 
-    def __init__(self, codes: Rows, texts: Sequence[str], *, is_envelope: bool) -> None:
-        self.codes, self._texts, self._is_envelope = codes, texts, is_envelope
+    def __init__(
+        self,
+        codes: Rows,
+        texts: Sequence[str],
+        place: Callable[[int], str],
+        *,
+        is_envelope: bool,
+    ) -> None:
+        self.codes, self._texts, self._place = codes, texts, place
+        self._is_envelope = is_envelope
 
     def schema(self, row: int) -> RecordSchema:
-        """The schema of a message; one without a name or columns where it has none."""
+        """The schema of a message; one without a name or columns where it has none.
+
+        Raises:
+            CorruptData: It is not the schema of a struct.
+        """
         code = int(self.codes[row])
-        return _schema(self._texts[code - 1], self._is_envelope) if code else NO_SCHEMA
+        if not code:
+            return NO_SCHEMA
+        try:
+            return _schema(self._texts[code - 1], self._is_envelope)
+        except CorruptData:
+            # Once more, for the message's place.
+            place = self._place(row)
+            return json_schema(self._texts[code - 1], place, is_envelope=self._is_envelope)
 
 
 @lru_cache(maxsize=1000)
