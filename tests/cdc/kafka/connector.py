@@ -55,6 +55,7 @@ class EventTable:
         columns: Its columns; those of the key first.
         key: How many columns the key has.
         schemas: Whether each message has its schema.
+        key_schemas: Whether keys have one, too.
         has_before: Whether updates have the row before.
         has_tombstones: Whether deletes have a message without a value after them.
         rows: The rows by their keys: what the events leave.
@@ -67,6 +68,7 @@ class EventTable:
     columns: Sequence[Column]
     key: int = 1
     schemas: bool = True
+    key_schemas: bool = True
     has_before: bool = True
     has_tombstones: bool = True
     rows: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class EventTable:
             return None
         columns = self.columns[: self.key]
         payload = {column.name: value for column, value in zip(columns, key, strict=True)}
-        if not self.schemas:
+        if not (self.schemas and self.key_schemas):
             return json.dumps(payload).encode()
         fields = [{**column.type, "optional": False, "field": column.name} for column in columns]
         schema = {"type": "struct", "fields": fields, "name": f"server.{self.name}.Key"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.cdc.kafka.conftest import ORDERS, Follower
@@ -27,6 +29,55 @@ def test_a_tombstone_that_compaction_left_of_a_delete(follower: Follower, schema
     follower.write(topic, orders.written_key(("a",)), None)
     assert follower.once()
     assert [row["id"] for row in follower.rows("orders")] == ["b"]
+
+
+KEYS: list[tuple[str, str, Any, Any]] = [
+    ("int32", "", 1, 2),
+    ("boolean", "", True, False),
+    ("string", "", "a", "b"),
+    ("string", "io.debezium.data.Uuid", "a", "b"),
+]
+
+
+@pytest.mark.parametrize(("base", "name", "gone", "left"), KEYS)
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_tombstone_whose_key_has_no_schema(
+    follower: Follower, base: str, name: str, gone: object, left: object, apart: bool
+) -> None:
+    topic = follower.topic("shop.orders", config=COMPACTED)
+    columns = [Column("id", connect_type(base, name)), *ORDERS[1:]]
+    orders = follower.table("orders", topic, columns, key_schemas=False)
+    for id_ in (gone, left):
+        orders.insert({"id": id_, "item": "x", "amount": 1})
+    if apart:
+        assert follower.once()
+        before = follower.states()["orders"].columns
+    follower.write(topic, orders.written_key((gone,)), None)
+    assert follower.once()
+    if apart:
+        assert follower.states()["orders"].columns == before
+    assert [row["id"] for row in follower.rows("orders")] == [left]
+
+
+def test_a_tombstone_whose_key_needs_its_schema(follower: Follower) -> None:
+    topic = follower.topic("shop.orders", config=COMPACTED)
+    columns = [Column("id", connect_type("int32", "io.debezium.time.Date")), *ORDERS[1:]]
+    orders = follower.table("orders", topic, columns, key_schemas=False)
+    orders.insert({"id": 1, "item": "x", "amount": 1})
+    assert follower.once()
+    follower.write(topic, orders.written_key((1,)), None)
+    assert not follower.once()
+    assert "key.converter.schemas.enable=true" in follower.reason("orders")
+
+
+def test_a_tombstone_with_another_key(follower: Follower) -> None:
+    topic = follower.topic("shop.orders", config=COMPACTED)
+    orders = follower.table("orders", topic)
+    orders.insert({"id": 1, "item": "x", "amount": 1})
+    assert follower.once()
+    follower.write(topic, b'{"item":"x"}', None)
+    assert not follower.once()
+    assert "without a value has the key (item)" in follower.reason("orders")
 
 
 def test_a_compacted_topic_whose_tombstones_tell_no_table(follower: Follower) -> None:

@@ -454,7 +454,9 @@ class KafkaLogReader:
         changes: list[Change] = []
         for name, parts in decoded.parts.items():
             known = self._tables.get(name)
-            if known is None and (name in self._described or _are_tombstones(parts)):
+            # Tombstones have keys only, which may lack their schema.
+            parts = [[group for group in part if not group.are_tombstones] for part in parts]
+            if not any(parts) or (known is None and name in self._described):
                 continue
             described = _described(name, parts)
             if isinstance(described, SourceTable) and known is not None:
@@ -468,11 +470,6 @@ class KafkaLogReader:
             changes.append(Described(name, described))
             self._described.add(name)
         return changes
-
-
-def _are_tombstones(parts: list[list[EventGroup]]) -> bool:
-    """Whether there are only deletes, of rows that nobody has."""
-    return all(group.are_tombstones for part in parts for group in part)
 
 
 def _described(name: TableName, parts: list[list[EventGroup]]) -> SourceTable | Finding:

@@ -14,6 +14,7 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.kafka.connect_types import ConnectType, lake_type
 from headwater.cdc.kafka.events import CREATE, DELETE, READ, UPDATE, EventGroup, Image
 from headwater.cdc.kafka.origins import united_origins
+from headwater.cdc.kafka.tombstones import tombstone_types
 from headwater.cdc.kafka.values import column_values
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.model.type_changes import wider_type
@@ -140,6 +141,8 @@ class _Group:
     def __init__(self, group: EventGroup, table: SourceTable, bad_dates: BadDates) -> None:
         self._group, self._table, self._bad_dates = group, table, bad_dates
         self._types = dict(group.columns)
+        if group.are_tombstones:
+            self._types = tombstone_types(group.columns, table)
         known = {column.name for column in table.columns}
         missing = [name for name in self._types if name not in known]
         if missing:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headwater.cdc.kafka.connect_types import RecordSchema
+from headwater.cdc.kafka.connect_types import JSON_TEXT, ConnectType, RecordSchema, lake_type
 from headwater.cdc.kafka.events import DELETE, EventGroup, Image, Messages, NoImage, Rows
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.storage.errors import Unsupported
 
-__all__ = ["check_keys_tell_tables", "tombstone_rows", "tombstones"]
+__all__ = ["check_keys_tell_tables", "tombstone_rows", "tombstone_types", "tombstones"]
 
 _KEY = ".Key"
+_PLAIN = frozenset({"boolean", "int8", "int16", "int32", "int64", "string"})
 # The connector's prefix, the database or schema, and the table.
 _MIN_PARTS = 3
 
@@ -60,6 +61,47 @@ def tombstones(messages: Messages, rows: Rows, schema: RecordSchema, keys: Image
         keys,
         schema.name,
         are_tombstones=True,
+    )
+
+
+def tombstone_types(
+    key: Sequence[tuple[str, ConnectType]], table: SourceTable
+) -> dict[str, ConnectType]:
+    """The types of the keys of messages without a value.
+
+    Keys without a schema have those of the table, where JSON writes the values as they are.
+
+    Args:
+        key: The columns of the keys.
+        table: The table.
+
+    Raises:
+        Unsupported: The table's key has other columns, or values that only a schema tells.
+    """
+    types = dict(key)
+    if types.keys() != set(table.primary_key):
+        raise Unsupported(
+            f"the key of {table.name} is ({', '.join(table.primary_key) or 'none'}), and a message "
+            f"without a value has the key ({', '.join(types)}); create the lake's tables again: "
+            "headwater cdc resnapshot --all --replace"
+        )
+    for column in table.columns:
+        if types.get(column.name) == JSON_TEXT:
+            types[column.name] = _type_without_schema(column, table.name)
+    return types
+
+
+def _type_without_schema(column: SourceColumn, table: TableName) -> ConnectType:
+    base, _, name = column.source_type.partition(" ")
+    if base == JSON_TEXT.base:
+        return JSON_TEXT
+    plain = ConnectType(base)
+    if base in _PLAIN and lake_type(ConnectType(base, name)) == lake_type(plain):
+        return plain
+    raise Unsupported(
+        f"column '{column.name}' of {table} has the type '{column.source_type}', and a message "
+        "without a value has its key without a schema, so that the value is not known; let the "
+        "connector write keys with their schemas (key.converter.schemas.enable=true)"
     )
 
 
