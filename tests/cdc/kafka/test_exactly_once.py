@@ -65,6 +65,33 @@ def test_a_planned_batch_is_read_again_exactly(
         assert positions.count(planned) == 1, "a batch is committed once"
 
 
+def test_a_truncation_of_a_planned_batch_is_rejected_again(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = follower.topic("all", 2)
+    orders, items = follower.table("orders", topic), follower.table("items", topic)
+    for table in (orders, items):
+        table.insert({"id": 1, "item": "x", "amount": 1})
+    assert follower.once()
+    orders.truncate()
+    items.update((1,), amount=2)
+    write_steps = Table.write_steps
+
+    def write(self: Table, *arguments: object, **options: object) -> object:
+        if options.get("commit_user") == "cdc-p" and self.name.endswith(".items"):
+            raise Unavailable("the lake is not there")
+        return write_steps(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Table, "write_steps", write)
+    follower.options["lock_seconds"] = 30
+    with pytest.raises(Unavailable):
+        follower.once()
+    monkeypatch.undo()
+    assert not follower.once()
+    assert "the topic has 2 partitions" in follower.reason("orders")
+    follower.check(items)
+
+
 def _batch(follower: Follower) -> int:
     state = PipelineState.existing(follower.lake, "lake", "p")
     plan = None if state is None else state.plan()

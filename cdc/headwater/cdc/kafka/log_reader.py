@@ -19,7 +19,7 @@ from headwater.cdc.ddl import Change, Truncate
 from headwater.cdc.kafka.cluster import Cluster, kafka_error
 from headwater.cdc.kafka.events import EventGroup, Events, Messages
 from headwater.cdc.kafka.message_buffer import MessageBuffer
-from headwater.cdc.kafka.origins import united_origins
+from headwater.cdc.kafka.origins import Origin, united_origins
 from headwater.cdc.kafka.positions import Partition, TopicOffsets, TopicPosition
 from headwater.cdc.kafka.table_rows import KafkaTableRows, definition, united
 from headwater.cdc.kafka.topics import Topics, TopicsFound
@@ -219,7 +219,12 @@ class KafkaLogReader:
             self._consume_until(goal)
         decoded = _Decoded(end)
         for chunk in self._buffer.taken().chunks(_CHUNK_BYTES):
-            self._add(decoded, chunk, self._decode(chunk))
+            events = self._decode(chunk)
+            self._add(decoded, chunk, events)
+            for row, (table, origin) in events.truncations.items():
+                reason = self._truncation_fault(chunk, row, table, origin)
+                if reason is not None:
+                    decoded.faults[table] = reason
         self._assign(end)
         return self._ended(decoded)
 
@@ -420,21 +425,29 @@ class KafkaLogReader:
         for row, (table, origin) in sorted(events.truncations.items()):
             if not self._is_selected(table) or chunk.key(row) == self._truncated:
                 continue
-            known = self._tables.get(table)
-            try:
-                united_origins(table, None if known is None else known.storage, origin.to_json())
-            except Unsupported as error:
-                decoded.faults[table] = error.message
-                continue
-            count = self._topics.partition_count(chunk.topics[int(chunk.topic[row])])
-            if count == 1:
+            reason = self._truncation_fault(chunk, row, table, origin)
+            if reason is None:
                 return table, row
-            decoded.faults[table] = (
-                f"{chunk.place(row)}: the table was truncated, and the topic has {count} "
-                "partitions, so that it is not known which rows were before; let the connector "
-                f"skip truncations, or use one partition, and {_START_AGAIN}"
-            )
+            decoded.faults[table] = reason
         return None
+
+    def _truncation_fault(
+        self, chunk: Messages, row: int, table: TableName, origin: Origin
+    ) -> str | None:
+        """Why a message cannot empty a table; None if it can."""
+        known = self._tables.get(table)
+        try:
+            united_origins(table, None if known is None else known.storage, origin.to_json())
+        except Unsupported as error:
+            return error.message
+        count = self._topics.partition_count(chunk.topics[int(chunk.topic[row])])
+        if count == 1:
+            return None
+        return (
+            f"{chunk.place(row)}: the table was truncated, and the topic has {count} partitions, "
+            "so that it is not known which rows were before; let the connector skip truncations, "
+            f"or use one partition, and {_START_AGAIN}"
+        )
 
     def _add(self, decoded: _Decoded, chunk: Messages, events: Events) -> None:
         by_table: dict[TableName, list[EventGroup]] = {}
