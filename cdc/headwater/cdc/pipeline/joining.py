@@ -46,7 +46,7 @@ class Joining:
         self._wanted: set[TableName] = set()
         self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
-        # XA transactions that may have changed these tables, and have not ended, in their order.
+        # XA transactions that may have changed these tables, and are still open, in their order.
         self._prepared: dict[str, None] = {}
 
     @property

@@ -40,7 +40,7 @@ from headwater.storage.options.assignment_options import AssignmentOptions
 from headwater.storage.rows.bucket import hash_rows, key_hashes
 from headwater.storage.rows.by_bucket import Bucket
 from headwater.storage.rows.distribute import Codes, Numbers
-from headwater.storage.rows.ordering import sorted_distinct
+from headwater.storage.rows.ordering import argsort, first_of_equal, sorted_distinct
 from headwater.storage.snapshot.snapshot import Snapshot
 from headwater.storage.table_storage import TableStorage
 from headwater.storage.write.assign.assigner import BucketIndex
@@ -51,9 +51,6 @@ __all__ = ["DynamicBuckets", "HashIndexes", "hash_indexes", "row_hashes"]
 
 HashIndexes: TypeAlias = Mapping[bytes, Mapping[int, IndexFileMeta]]
 """The hash index file of each bucket, by serialised partition."""
-
-
-_ROW_BITS, _ROW_MASK = 32, 0xFFFFFFFF
 
 
 @dataclass
@@ -167,13 +164,10 @@ class DynamicBuckets:
         if partition not in self._partitions:
             self._partitions[partition] = self._load(partition)
         known = self._partitions[partition]
-        # Row numbers in the low bits leave equal hashes in the order of the rows.
-        packed = (hashes.astype(np.int64) << _ROW_BITS) | np.arange(len(hashes))
-        packed.sort()
-        rows, ordered = packed & _ROW_MASK, (packed >> _ROW_BITS).astype(np.int32)
-        is_first = np.ones(len(ordered), np.bool_)
-        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-        firsts = np.flatnonzero(is_first)
+        # Equal hashes stay in the order of the rows.
+        rows = argsort(hashes.astype(np.int64))
+        ordered = hashes[rows]
+        firsts = np.flatnonzero(first_of_equal(ordered))
         keys = ordered[firsts]
         buckets, is_new = known.find(keys)
         if is_new.any():
