@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,18 +36,7 @@ def test_a_planned_batch_is_read_again_exactly(
         for number in range(100):
             table.update((number,), amount=1)
     # One table commits the batch, and the others do not.
-    write_steps = Table.write_steps
-
-    def write(self: Table, *arguments: object, **options: object) -> object:
-        if options.get("commit_user") == "cdc-p" and not self.name.endswith((".orders", "state")):
-            raise Unavailable("the lake is not there")
-        return write_steps(self, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Table, "write_steps", write)
-    follower.options["lock_seconds"] = 30
-    with pytest.raises(Unavailable):
-        follower.once()
-    monkeypatch.undo()
+    _lose(follower, monkeypatch, lambda name: not name.endswith((".orders", "state")))
     planned = _plan_end(follower)
     for table in tables:
         for number in range(0, 100, 2):
@@ -75,10 +64,20 @@ def test_a_truncation_of_a_planned_batch_is_rejected_again(
     assert follower.once()
     orders.truncate()
     items.update((1,), amount=2)
+    _lose(follower, monkeypatch, lambda name: name.endswith(".items"))
+    assert not follower.once()
+    assert "the topic has 2 partitions" in follower.reason("orders")
+    follower.check(items)
+
+
+def _lose(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, is_lost: Callable[[str], bool]
+) -> None:
+    """Follow while some tables of the lake cannot be written to."""
     write_steps = Table.write_steps
 
     def write(self: Table, *arguments: object, **options: object) -> object:
-        if options.get("commit_user") == "cdc-p" and self.name.endswith(".items"):
+        if options.get("commit_user") == "cdc-p" and is_lost(self.name):
             raise Unavailable("the lake is not there")
         return write_steps(self, *arguments, **options)  # type: ignore[arg-type]
 
@@ -87,9 +86,6 @@ def test_a_truncation_of_a_planned_batch_is_rejected_again(
     with pytest.raises(Unavailable):
         follower.once()
     monkeypatch.undo()
-    assert not follower.once()
-    assert "the topic has 2 partitions" in follower.reason("orders")
-    follower.check(items)
 
 
 def _batch(follower: Follower) -> int:
