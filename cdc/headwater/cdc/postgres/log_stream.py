@@ -197,18 +197,18 @@ class LogStream:
         append, received, is_drained = messages.append, 0, False
         while received < _CHUNK_BYTES and not self.ended:
             size, message = get(1)
-            if size > 0:
+            while size > 0:
                 append(message)
                 append_size(size)
-                received += size
-                if size == _KEEPALIVE_BYTES and message[0] == _KEEPALIVE and message[-1]:
-                    self._must_report = True
-                is_drained = False
-                continue
+                size, message = get(1)
             if messages:
                 # Many objects that stay for a while would be looked through by the collector.
                 pieces.append(b"".join(messages))
+                received += len(pieces[-1])
+                if _KEEPALIVE_BYTES in sizes[-len(messages) :]:
+                    self._must_report |= any(map(_asks_for_status, messages))
                 messages.clear()
+                is_drained = False
             if size < 0:
                 self._end()
             elif is_drained:
@@ -216,8 +216,6 @@ class LogStream:
             else:
                 self._connection.consume_input()
                 is_drained = True
-        if messages:
-            pieces.append(b"".join(messages))
 
     def _wait(self, deadline: float) -> bool:
         """Wait for more messages; whether any have come."""
@@ -320,6 +318,11 @@ def meaning(source: str, state: str | None, text: str, slot: str = "") -> Headwa
     if state == _NOT_READY:
         return Conflict(f"the source at {source} cannot send its log: {text}; {READ_AGAIN}")
     return Invalid(f"the source at {source} cannot send its log: error {state}, {text}")
+
+
+def _asks_for_status(message: memoryview) -> bool:
+    is_keepalive = len(message) == _KEEPALIVE_BYTES and message[0] == _KEEPALIVE
+    return is_keepalive and message[-1] != 0
 
 
 def _quoted(text: str, mark: str) -> str:

@@ -6,6 +6,7 @@ Source: the page "Logical Replication Message Formats" of PostgreSQL's documenta
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,9 @@ __all__ = [
 
 # Before pgoutput's message: a byte "w", two positions and a time.
 BODY_AT = 25
+# Of eight bytes from there on: the kind, and the table's OID where the message has a row.
+_HEAD_AT = BODY_AT - 3
+_HEAD_MASK = np.uint64(int.from_bytes(bytes.fromhex("000000ffffffffff"), sys.byteorder))
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _BEGIN = struct.Struct(">xQqI")
 _COMMIT = struct.Struct(">xxQQq")
@@ -135,8 +139,13 @@ def frame(chunk: MessageChunk, source: str) -> Iterator[Message | RowRun]:
             f"{source} sent messages of other lengths than announced; read the log again"
         )
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    kinds = data[starts + BODY_AT]
-    is_row = _IS_ROW[kinds] & (data[starts] == _DATA)
+    kinds, is_data = data[starts + BODY_AT], data[starts] == _DATA
+    heads = np.ndarray(len(data) - 7, "u8", view, strides=(1,))[starts + _HEAD_AT] & _HEAD_MASK
+    if _IS_ROW[kinds[0]] and is_data.all() and (heads == heads[0]).all():
+        oid = int.from_bytes(view[BODY_AT + 1 : BODY_AT + 5], "big")
+        yield RowRun(oid, view[: ends[-1]], ends if len(ends) > 1 else None)
+        return
+    is_row = _IS_ROW[kinds] & is_data
     # Rows have their table's OID there, and each other message a number of its own.
     oids = np.ndarray(len(data) - 3, ">u4", view, strides=(1,))[starts + BODY_AT + 1]
     group = np.where(is_row, oids.astype(np.int64), -1 - np.arange(len(ends)))

@@ -7,6 +7,7 @@ text of each column is taken out of the log by Arrow, all rows at once.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -37,9 +38,12 @@ _TUPLE_AT = BODY_AT + 5
 _TUPLE_HEAD = 3
 _NEW, _OLD, _KEY = ord("N"), ord("O"), ord("K")
 _TEXT, _NULL, _UNCHANGED = ord("t"), ord("n"), ord("u")
+# Of the eight bytes from the kind on: all but the OID.
+_HEAD_MASK = np.uint64(int.from_bytes(bytes.fromhex("ff00000000ffffff"), sys.byteorder))
 # The kind of a value, and the length of its text.
 _TEXT_HEAD = 5
-_LENGTH_SHIFT, _LENGTH_MASK, _KIND_SHIFT = np.uint64(24), np.uint64(0xFFFFFFFF), np.uint64(56)
+_LENGTH_SHIFT, _LENGTH_BITS, _LENGTH_MASK = np.uint64(24), np.uint64(32), np.uint64(0xFFFFFFFF)
+_TEXT_WORD = np.uint64(_TEXT << 56)
 # Flags that fit in the codes of sets of columns.
 _MAX_CODE_BITS = 62
 
@@ -190,16 +194,17 @@ def decode_rows(relation: Relation, slab: RowsSlab) -> DecodedRows:
 
 def _find_tuples(relation: Relation, log: LogBytes, ends: Offsets) -> _Tuples:
     """Find the tuples of messages: one each, but two in an update that has the row before it."""
-    data, counts = log.view("u1"), log.view(">u2")
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     tuples = starts + _TUPLE_AT
+    heads = log.view("u8")[starts + BODY_AT]
+    heads &= _HEAD_MASK
+    if (heads == _insert_head(relation)).all():
+        kinds = np.full(len(starts), RowKind.INSERT, np.int8)
+        return _Tuples(tuples + _TUPLE_HEAD, kinds, None, None, ends, None)
+    data, counts = log.view("u1"), log.view(">u2")
     message, tag = data[starts + BODY_AT], data[tuples]
     is_insert, is_update = message == Kind.INSERT, message == Kind.UPDATE
     is_new = tag == _NEW
-    if is_insert.all() and is_new.all():
-        _check_counts(relation, counts[tuples + 1])
-        kinds = np.full(len(starts), RowKind.INSERT, np.int8)
-        return _Tuples(tuples + _TUPLE_HEAD, kinds, None, None, ends, None)
     is_old = (tag == _OLD) | (tag == _KEY)
     fits = is_insert & is_new | is_update & (is_new | is_old) | (message == Kind.DELETE) & is_old
     if not fits.all():
@@ -227,6 +232,12 @@ def _find_tuples(relation: Relation, log: LogBytes, ends: Offsets) -> _Tuples:
     _check_counts(relation, counts[tuples + 1])
     has_keys = is_key if is_key.any() else None
     return _Tuples(tuples + _TUPLE_HEAD, kinds, has_keys, after, ends, last)
+
+
+def _insert_head(relation: Relation) -> np.uint64:
+    """What a message with a new row of the table begins with, as `_HEAD_MASK` leaves it."""
+    head = bytes((Kind.INSERT, 0, 0, 0, 0, _NEW)) + len(relation.columns).to_bytes(2, "big")
+    return np.uint64(int.from_bytes(head, sys.byteorder))
 
 
 def _check_counts(relation: Relation, counts: npt.NDArray[np.uint16]) -> None:
@@ -270,13 +281,19 @@ def _decode(relation: Relation, log: LogBytes, tuples: _Tuples) -> DecodedRows:
 
 def _read_values(relation: Relation, log: LogBytes, offsets: Offsets) -> tuple[_Values, Offsets]:
     """Find the values of a column, and where those of the next one begin."""
-    words = log.view(">u8")[offsets].astype(np.uint64)
-    kinds = words >> _KIND_SHIFT
-    lengths = ((words >> _LENGTH_SHIFT) & _LENGTH_MASK).view(np.int64)
-    is_text = kinds == _TEXT
-    if is_text.all():
+    words = log.view("u8")[offsets]
+    if sys.byteorder == "little":
+        words.byteswap(inplace=True)
+    # The length follows the kind: with the kind taken away, only that of text leaves it alone.
+    words ^= _TEXT_WORD
+    words >>= _LENGTH_SHIFT
+    if words.max(initial=0) <= _LENGTH_MASK:
         begin = offsets + _TEXT_HEAD
+        lengths = words.view(np.int64)
         return _Values(begin, lengths, None, None), begin + lengths
+    kinds = (words >> _LENGTH_BITS) ^ _TEXT
+    lengths = (words & _LENGTH_MASK).view(np.int64)
+    is_text = kinds == _TEXT
     is_unchanged = kinds == _UNCHANGED
     if not (is_text | is_unchanged | (kinds == _NULL)).all():
         raise _wrong(relation, "a value is neither text nor null")
