@@ -104,6 +104,12 @@ def test_slices_and_widths_of_other_arrays() -> None:
 _LARGE = st.integers(0, 5) | st.sampled_from([2**61, 2**62, 2**63 - 1])
 
 
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40))
+def test_argsort_of_narrow_rows(values: list[int]) -> None:
+    rows: Comparable = np.array(values, np.int32)
+    assert argsort(rows).tolist() == sorted(range(len(values)), key=lambda i: values[i])
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 @given(st.lists(_LARGE, max_size=40))
 def test_argsort_keeps_the_order_of_equal_rows(dtype: type, values: list[int]) -> None:

@@ -206,7 +206,9 @@ def argsort(rows: Comparable) -> npt.NDArray[np.int64]:
         low, bits = int(rows.min()), len(rows).bit_length()
         if bits + (int(rows.max()) - low).bit_length() < 64:
             # Row numbers in the low bits make rows distinct, and plain numbers sort the fastest.
-            packed = np.subtract(rows, rows.dtype.type(low)).astype(np.int64) << bits
+            # In a narrower type a difference may not fit.
+            wide = rows if rows.dtype.itemsize == 8 else rows.astype(np.int64)
+            packed = np.subtract(wide, wide.dtype.type(low)).astype(np.int64) << bits
             packed |= np.arange(len(rows))
             packed.sort()
             return packed & ((1 << bits) - 1)
