@@ -242,7 +242,7 @@ class CatchingUp:
             is_repeated: Whether an earlier process planned the batch.
 
         Returns:
-            The states of their tables after it.
+            The states of their tables after it; the batch tells which XA transactions are open.
 
         Raises:
             Unavailable: The lake or the source is not there.
@@ -288,8 +288,7 @@ class CatchingUp:
             backlog = changed.backlog
             if backlog is not None and state.backlog is not None and state.backlog.clears:
                 backlog = replace(backlog, clears=True)
-            # What another reading needs is of the batch, and not of the part.
-            return replace(changed, prepared=state.prepared, backlog=backlog)
+            return replace(changed, backlog=backlog)
         if self._has_new_parents(name, {**states, name: changed}, part):
             return self._again(name, state, "a foreign key changes its rows without an event")
         is_at_end = part.end.contains(batch.end) and batch.end.contains(part.end)
@@ -299,7 +298,6 @@ class CatchingUp:
         return replace(
             changed,
             phase=TablePhase.CATCHING_UP,
-            prepared=state.prepared,
             backlog=Backlog(str(part.end), prepared=changed.prepared),
         )
 
