@@ -21,7 +21,7 @@ from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.settings import commit_user
 from headwater.client import Lake
-from headwater.storage.errors import Conflict, CorruptData, Invalid
+from headwater.storage.errors import Conflict, CorruptData, Invalid, Unavailable
 from headwater.storage.predicate.tree import Comparison
 from headwater.storage.snapshot.snapshot import CommitKind, Snapshot
 from headwater.storage.types.data_type import DataType, parse_type, type_json
@@ -569,7 +569,13 @@ class PipelineState:
 
     def _write(self, items: Mapping[str, str | None]) -> None:
         kinds = ["-D" if value is None else "+U" for value in items.values()]
-        written = self._table.write(self._rows(items), pa.array(kinds))
+        try:
+            written = self._table.write(self._rows(items), pa.array(kinds))
+        except Conflict as error:
+            raise Unavailable(
+                f"pipeline {self._pipeline!r}: cannot write its state to {self._table.name}: "
+                f"other pipelines write to it, too: {error.message}"
+            ) from error
         if written is not None:
             self._wrote(written, items, [item for item, value in items.items() if value is None])
 
