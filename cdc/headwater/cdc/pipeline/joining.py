@@ -132,8 +132,14 @@ class Joining:
         for name in [name for name in self._read if change.concerns(name)]:
             self.want(name)
 
-    def joined(self, states: States, batch: LogBatch) -> States:
-        """The states with the tables whose definition holds at the end of a batch."""
+    def joined(self, states: States, batch: LogBatch, number: int) -> States:
+        """The states with the tables whose definition holds at the end of a batch.
+
+        Args:
+            states: The tables.
+            batch: The batch.
+            number: That of the last planned batch.
+        """
         for change in batch.changes:
             self.changed(change)
         # The log comes to what the source has told of, or to its end, before rows are read.
@@ -153,7 +159,7 @@ class Joining:
             if reason is not None:
                 result[name] = without_target(reason, batch.end)
                 continue
-            result[name] = self._join(name, states.get(name), definition, batch.end)
+            result[name] = self._join(name, states.get(name), definition, batch.end, number)
         self._read.clear()
         return result
 
@@ -170,10 +176,18 @@ class Joining:
         else:
             states[name] = gone(state, position)
 
-    def described(self, states: States, change: Described, position: Position) -> TableState:
+    def described(
+        self, states: States, change: Described, position: Position, number: int
+    ) -> TableState:
         """The state of a table that the log has begun to have rows of, and describes.
 
         All of its rows are in the log, so that none are read.
+
+        Args:
+            states: The tables.
+            change: What the log says of it.
+            position: The end of the batch.
+            number: That of the last planned batch.
         """
         name, definition = change.table, change.definition
         reason = self.taken(states, name)
@@ -189,7 +203,7 @@ class Joining:
                 definition = self._with_own_columns(target, definition)
             except HeadwaterError as error:
                 definition = Finding(f"table {target} of the lake", error.message, "drop it", name)
-        state = self._join(name, None, definition, position)
+        state = self._join(name, None, definition, position, number)
         if not state.is_followed:
             return state
         return replace(state, phase=TablePhase.STREAMING, reason=None, reading=None)
@@ -222,8 +236,11 @@ class Joining:
         state: TableState | None,
         definition: SourceTable | Finding,
         position: Position,
+        number: int,
     ) -> TableState:
         target = (state.target if state is not None else "") or self._targets.name(name)
+        # Somebody may have made it again, or changed it.
+        self._targets.forget(target)
         exists = self._targets.exists(target)
         is_new = state is None or not exists
         phase = TablePhase.SNAPSHOT if is_new else TablePhase.REREADING
@@ -239,19 +256,25 @@ class Joining:
         if isinstance(definition, Finding):
             return quarantined(joined, str(definition), position)
         try:
-            if state is not None and _is_replaced(state):
-                self._check_replaceable(name, target)
-                self._targets.drop(target)
-            # It may have been made before an interruption, and the source's changed meanwhile.
-            if self._targets.is_own(target) or (self._targets.exists(target) and state is not None):
-                self._evolve(target, definition)
-            else:
-                self._targets.create(target, definition)
+            self._prepare(target, state, definition)
+            self._targets.check_number(target, name, number)
         except Unavailable:
             raise
         except HeadwaterError as error:
             return quarantined(joined.with_source(definition), error.message, position)
         return joined.with_source(definition)
+
+    def _prepare(self, target: str, state: TableState | None, definition: SourceTable) -> None:
+        """Create the lake's table, replace it, or give it the columns that the source has now."""
+        # It may have been made before an interruption, and the source's changed meanwhile.
+        if self._targets.exists(target) and (state is not None or self._targets.is_own(target)):
+            self._targets.take(target)
+            if state is None or not _is_replaced(state):
+                self._evolve(target, definition)
+                return
+            self._check_replaceable(definition.name, target)
+            self._targets.drop(target)
+        self._targets.create(target, definition)
 
     def _check_replaceable(self, name: TableName, target: str) -> None:
         if self._settings.layout.merges:

@@ -314,7 +314,7 @@ class _Session:
                         "server runs"
                     )
                 self._progress.lags(reader.lag_bytes())
-                return plan, self._joined(states, batch)
+                return plan, self._joined(plan.number, states, batch)
             states = self._catching_up.planned(states, parts)
             plan = BatchPlan(number, plan.end, str(batch.end), _escaped(states))
             properties = {
@@ -404,7 +404,7 @@ class _Session:
                 # Until it is at the batch's end, the batch tells which XA transactions are open.
                 own = state if state.is_followed else replace(state, prepared=states[name].prepared)
                 states[name] = own
-        states = self._joined(states, batch, caught_up.keys())
+        states = self._joined(plan.number, states, batch, caught_up.keys())
         self._tags.tag(plan.number, states, is_complete=not self._joining.has_some)
         self._progress.states(states)
         lag = reader.lag_bytes()
@@ -413,16 +413,21 @@ class _Session:
         return states
 
     def _joined(
-        self, states: States, batch: LogBatch, caught_up: Collection[TableName] = ()
+        self,
+        number: int,
+        states: States,
+        batch: LogBatch,
+        caught_up: Collection[TableName] = (),
     ) -> States:
         """The states with the tables that have joined, at the end of a batch.
 
         Args:
+            number: The number of the last planned batch.
             states: The tables.
             batch: The batch.
             caught_up: Those that were not followed when it began.
         """
-        all_joined = self._joining.joined(states, batch)
+        all_joined = self._joining.joined(states, batch, number)
         if batch.changes or all_joined is not states:
             self._cascades.forget()
             self._redefinitions.forget(all_joined)

@@ -24,7 +24,7 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined, read_again, without_target
-from headwater.cdc.pipeline.targets import Targets
+from headwater.cdc.pipeline.targets import BATCH_OPTION, Targets
 from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.redefinitions import Described
@@ -41,7 +41,6 @@ from headwater.storage.schema.change import DropColumn, SchemaChange, SetOption
 
 __all__ = ["SchemaEvents"]
 
-_BATCH_OPTION = "headwater.cdc.batch"
 _ROW_STATEMENTS = (
     *("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "MERGE", "DO"),
 )
@@ -107,7 +106,7 @@ class SchemaEvents:
                 self._create(event, change)
             elif isinstance(change, Described) and change.table not in event.states:
                 event.states[change.table] = event.joining.described(
-                    event.states, change, batch.end
+                    event.states, change, batch.end, event.number
                 )
             elif isinstance(change, Truncate | ForeignKeyChange):
                 for name in _concerned(event.states, change):
@@ -225,7 +224,7 @@ class SchemaEvents:
             self._unite(event, state, old, result)
             return
         expanded = layout.expanded(result.table)
-        if table.schema.options.get(_BATCH_OPTION) != number:
+        if table.schema.options.get(BATCH_OPTION) != number:
             alterations = schema_changes(
                 table.schema,
                 layout.expanded(old),
@@ -236,7 +235,7 @@ class SchemaEvents:
             if alterations and not self._source.has_rows:
                 _check_kept(name, alterations)
             if alterations:
-                self._targets.alter(state.target, *alterations, SetOption(_BATCH_OPTION, number))
+                self._targets.alter(state.target, *alterations, SetOption(BATCH_OPTION, number))
         reason = result.rereads
         if not reason and result.renames and name in event.ahead:
             # Rows that were read ahead of the log may have the values under their new names.

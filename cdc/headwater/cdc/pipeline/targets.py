@@ -14,6 +14,7 @@ from headwater.catalog.sql.queries.names import check_table_name
 from headwater.catalog.table.table import Table
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
+from headwater.cdc.pipeline.state import STATE_TABLE
 from headwater.cdc.sink.row_mapping import RowMapping, row_schema, with_kind
 from headwater.cdc.sink.target_tables import (
     check_existing,
@@ -26,13 +27,16 @@ from headwater.storage.errors import Invalid
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.schema.change import SchemaChange, SetOption
 
-__all__ = ["CLASH_REMEDY", "Targets"]
+__all__ = ["BATCH_OPTION", "CLASH_REMEDY", "Targets"]
 
 CLASH_REMEDY = (
     "name one of them with table-mapping, all by their databases with merge-shards false, merge "
     "them with merge-shards true, exclude one, or follow them with two pipelines"
 )
 """What helps where two tables of the source would have one table of the lake."""
+
+BATCH_OPTION = "headwater.cdc.batch"
+"""The option of a table that tells which batch has altered it last."""
 
 _PIPELINE_OPTION = "headwater.cdc.pipeline"
 
@@ -86,6 +90,9 @@ class Targets:
             return
         partition_keys, is_merged = layout.partition_keys, layout.is_merged
         check_existing(self._lake, target, expanded, partition_keys, is_merged=is_merged)
+        self._check_owner(target)
+
+    def _check_owner(self, target: str) -> None:
         other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)
         if other != self._settings.name:
             raise Invalid(
@@ -104,12 +111,39 @@ class Targets:
         layout = self._settings.layout.layout(source.name)
         options = {**self._settings.table_options, _PIPELINE_OPTION: self._settings.name}
         schema = target_schema(layout.expanded(source), options, layout.partition_keys)
-        table = self._lake.create_table(target, schema, ignore_if_exists=True)
-        if _PIPELINE_OPTION not in table.schema.options:
-            table.alter(SetOption(_PIPELINE_OPTION, self._settings.name))
-        self._tables.pop(target, None)
+        self._lake.create_table(target, schema, ignore_if_exists=True)
+        self.forget(target)
+        self.take(target)
         if layout.is_merged:
             self.unite(target, source)
+
+    def take(self, target: str) -> None:
+        """Make a table the pipeline's.
+
+        Raises:
+            Invalid: Another pipeline writes to it.
+        """
+        self._check_owner(target)
+        if _PIPELINE_OPTION not in self.open(target).schema.options:
+            self.alter(target, SetOption(_PIPELINE_OPTION, self._settings.name))
+
+    def check_number(self, target: str, source: TableName, number: int) -> None:
+        """Check that the batches after a number can be committed to a table.
+
+        Raises:
+            Invalid: It has commits of later ones: these would count as committed.
+        """
+        table = self.open(target)
+        altered = table.schema.options.get(BATCH_OPTION, "")
+        written = table.last_committed(self._settings.user(source)) or 0
+        last = max(written, int(altered) if altered.isdecimal() else 0)
+        if last > number:
+            raise Invalid(
+                f"table {target} of the lake has batch {last} of pipeline '{self._settings.name}', "
+                f"which has come to batch {number} only: its state was lost; restore the table "
+                f"{self._settings.target}.{STATE_TABLE}, or replace the lake's table: headwater "
+                f"cdc resnapshot {source} --replace"
+            )
 
     def is_own(self, target: str) -> bool:
         """Whether there is a table of that name that the pipeline made."""
