@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headwater.storage.merge.engine import Indices, Mask
 from headwater.storage.merge.field_aggregates import AggregateFunction, GroupedColumn, blank_texts
-from headwater.storage.rows.ordering import OrderColumn, RowOrder, first_of_equal
+from headwater.storage.rows.ordering import OrderColumn, RowOrder
 
 __all__ = ["Collect", "DistinctListAgg", "Elements", "MergeMap", "map_entries"]
 
@@ -64,7 +64,9 @@ class Elements:
         order = RowOrder([OrderColumn(pa.int64()), OrderColumn(compared.type, True)])
         keys = order.encode([pa.array(self.groups), compared])
         positions = np.argsort(keys, kind="stable")
-        return positions, np.flatnonzero(first_of_equal(keys[positions]))
+        ordered = keys[positions]
+        begins = np.append(True, ordered[1:] != ordered[:-1])
+        return positions, np.flatnonzero(begins)
 
     def take(self, positions: Indices) -> Elements:
         """Some elements, in their order."""

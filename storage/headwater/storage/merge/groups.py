@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headwater.storage.merge.engine import Indices, Mask
-from headwater.storage.rows.ordering import Comparable, argsort, concatenate, first_of_equal
+from headwater.storage.rows.ordering import Comparable, argsort, concatenate
 
 __all__ = [
     "groups_of_rows",
@@ -60,7 +60,7 @@ def groups_of_rows(keys: Comparable, order: Indices | None = None) -> tuple[Indi
         The rows' numbers, sorted by key and age; and the position of each group's first row.
     """
     order = argsort(keys) if order is None else order[argsort(keys[order])]
-    return order, np.flatnonzero(first_of_equal(keys[order]))
+    return order, np.flatnonzero(_begins(keys[order]))
 
 
 def sort_groups(firsts: Indices, age: Sequence[Comparable]) -> Indices:
@@ -103,7 +103,7 @@ def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[Mask] | No
     if len(parts[base]) * 2 < sum(len(keys) for keys in parts):
         keys = concatenate(parts)
         order = np.argsort(keys, kind="stable")
-        in_order = _ends(keys[order]) if newest else first_of_equal(keys[order])
+        in_order = _ends(keys[order]) if newest else _begins(keys[order])
         if in_order.all():
             return None
         picked = np.empty(len(keys), np.bool_)
@@ -113,7 +113,7 @@ def picked_rows(parts: Sequence[Comparable], *, newest: bool) -> list[Mask] | No
     before = sum(len(keys) for keys in parts[:base])
     keys = concatenate(others)
     order = np.argsort(keys, kind="stable")
-    chosen = order[_ends(keys[order]) if newest else first_of_equal(keys[order])]
+    chosen = order[_ends(keys[order]) if newest else _begins(keys[order])]
     found, met = _found(great, keys[chosen])
     wins = (chosen >= before) == newest
     of_great = np.ones(len(great), np.bool_)
@@ -175,8 +175,15 @@ def _ends(ordered: Comparable) -> Mask:
     return ends
 
 
+def _begins(ordered: Comparable) -> Mask:
+    """A mask of the sorted keys that differ from the one before."""
+    begins = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    return begins
+
+
 def _shared(keys: Comparable, order: Indices) -> tuple[Indices, Indices]:
-    begins = first_of_equal(keys[order])
+    begins = _begins(keys[order])
     shared = ~begins
     shared[:-1] |= ~begins[1:]
     return order[shared], np.flatnonzero(begins[shared])
@@ -189,7 +196,7 @@ def _looked_up(parts: Sequence[Comparable], base: int) -> tuple[Indices, Indices
     others = [keys for at, keys in enumerate(parts) if at != base]
     keys = concatenate(others)
     order = np.argsort(keys, kind="stable")
-    begins = first_of_equal(keys[order])
+    begins = _begins(keys[order])
     starts = np.flatnonzero(begins)
     distinct = keys[order[starts]]
     found, met = _found(great, distinct)

@@ -20,13 +20,7 @@ import pyarrow as pa
 
 from headwater.storage.errors import Unavailable
 from headwater.storage.rows.gather import gather
-from headwater.storage.rows.ordering import (
-    Comparable,
-    RowOrder,
-    argsort,
-    concatenate,
-    first_of_equal,
-)
+from headwater.storage.rows.ordering import Comparable, RowOrder, argsort, concatenate
 
 __all__ = ["BATCH_ROWS", "RowKey", "RowSource", "Spool", "sort_memory", "sorted_batches"]
 
@@ -255,7 +249,8 @@ def _quantiles(source: RowSource, key: RowKey, ranges: int) -> list[pa.Array]:
     comparable = key.order.encode(columns)
     order = argsort(comparable)
     picked = order[np.linspace(0, len(order), ranges + 1).astype(np.int64)[1:-1]]
-    chosen = pa.array(picked[first_of_equal(comparable[picked])])
+    distinct = np.append(True, comparable[picked][1:] != comparable[picked][:-1])
+    chosen = pa.array(picked[distinct])
     return [column.take(chosen) for column in columns]
 
 

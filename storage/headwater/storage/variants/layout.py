@@ -13,8 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.storage.rows.ordering import sorted_distinct
-
 __all__ = [
     "Bytes",
     "Numbers",
@@ -88,7 +86,9 @@ def slices(data: Bytes, begins: Numbers, lengths: Numbers) -> pa.Array:
     if not len(begins):
         return pa.array([], pa.large_binary())
     ends = begins + lengths
-    cuts = sorted_distinct(np.concatenate([begins, ends]))
+    cuts = np.sort(np.concatenate([begins, ends]))
+    # Not by `np.unique`, which hashes and then sorts.
+    cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
     index = np.searchsorted(cuts, begins)
     following = cuts[np.minimum(index + 1, len(cuts) - 1)]
     filled = lengths > 0

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.storage.options import MergeEngine
-from headwater.storage.rows.ordering import first_of_equal
 
 __all__ = ["Moves", "moves_of"]
 
@@ -50,7 +49,8 @@ def moves_of(engine: MergeEngine, keys: Codes, partitions: Codes, homes: Codes) 
     """
     rows = len(keys)
     order = np.argsort(keys, kind="stable")
-    is_first = first_of_equal(keys[order])
+    is_first = np.ones(rows, np.bool_)
+    is_first[1:] = keys[order][1:] != keys[order][:-1]
     if engine is not MergeEngine.DEDUPLICATE:
         firsts = order[is_first]
         own = homes.copy()
