@@ -81,6 +81,19 @@ def test_a_description_that_is_known_is_no_change(log: SourceLog) -> None:
     assert change.end.contains(batch.start)
 
 
+def test_a_large_transaction_that_was_rolled_back(log: SourceLog) -> None:
+    """PostgreSQL 18 tells of it, as of one that it has sent before its end."""
+    log.database.run(
+        "BEGIN",
+        "INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 50000) g",
+        "ROLLBACK",
+        "INSERT INTO t VALUES (1)",
+    )
+    with log.reader("t") as reader:
+        batches = log.read(reader)
+    assert contents(batches, "t").rows == [(INSERT, {"id": "1", "v": None})]
+
+
 def test_a_batch_ends_after_the_transaction_that_reaches_its_size(log: SourceLog) -> None:
     for number in range(5):
         log.database.run(f"INSERT INTO t SELECT {number}00 + g FROM generate_series(1, 50) g")

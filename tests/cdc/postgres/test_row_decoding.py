@@ -13,7 +13,7 @@ from tests.cdc.postgres.logs import Row, as_text, plain_rows
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.log_stream import MessageChunk
-from headwater.cdc.postgres.messages import Message, RowRun, frame
+from headwater.cdc.postgres.messages import Kind, Message, RowRun, frame
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.relations import (
     Relation,
@@ -247,11 +247,19 @@ def test_rows_that_are_not_of_the_table_are_refused(message: bytes, reason: str)
 
 def test_unknown_messages_are_refused() -> None:
     """Nothing is passed over: not a prepared transaction, nor one that is streamed."""
-    for kind in b"bPKrpScEA?":
+    for kind in b"bPKrpScE?":
         message = b"w" + bytes(24) + bytes([kind]) + bytes(20)
         chunk = MessageChunk(message + PADDING, [len(message)])
         with pytest.raises(Unsupported, match="is not known"):
             list(frame(chunk, "the test"))
+
+
+def test_the_end_of_a_transaction_that_was_rolled_back() -> None:
+    """PostgreSQL 18 tells of some whose rows it has not sent."""
+    message = b"w" + bytes(24) + b"A" + bytes(8)
+    (aborted,) = frame(MessageChunk(message + PADDING, [len(message)]), "the test")
+    assert isinstance(aborted, Message)
+    assert aborted.kind == Kind.STREAM_ABORT
 
 
 def test_a_message_of_another_stream_is_refused() -> None:

@@ -59,6 +59,7 @@ class Kind:
     DELETE = ord("D")
     TRUNCATE = ord("T")
     MESSAGE = ord("M")
+    STREAM_ABORT = ord("A")
     # Of the stream, not of pgoutput.
     KEEPALIVE = ord("k")
 
