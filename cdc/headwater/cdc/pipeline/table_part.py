@@ -102,7 +102,8 @@ class TablePart(BatchPart):
         if not all(run.has_rows_before for run in self._runs):
             raise Unsupported(
                 f"table {self._table.name} has changelog-producer=input, and the log of "
-                f"{self._mapping.source.name} lacks rows as they were before updates; choose "
+                f"{self._mapping.source.name} lacks rows as they were before updates (on "
+                "PostgreSQL it and each of its partitions need REPLICA IDENTITY FULL); choose "
                 "lookup or full-compaction and read the table again: headwater cdc resnapshot "
                 f"{self._mapping.source.name}"
             )
@@ -118,8 +119,8 @@ class TablePart(BatchPart):
             raise Unsupported(
                 f"table {name}: its key in the lake ({', '.join(self._mapping.target.primary_key)})"
                 " has more columns than at the source, and the log lacks rows as they were before: "
-                f"ALTER TABLE {name} REPLICA IDENTITY FULL, and read the table again: headwater "
-                f"cdc resnapshot {name}"
+                f"ALTER TABLE {name} REPLICA IDENTITY FULL, and each of its partitions, and read "
+                f"the table again: headwater cdc resnapshot {name}"
             )
 
     def _write(self, steps: SteppedWrite) -> None:

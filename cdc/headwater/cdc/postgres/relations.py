@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headwater.cdc.ddl.changes import Change
@@ -72,6 +73,32 @@ class Relation:
     def column_names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
+
+    def as_logged(self, partitions: Collection[Relation]) -> Relation:
+        """A partitioned table with the replica identity that its rows have in the log.
+
+        The log calls them rows of the whole table, with its identity, but it has those columns of
+        old rows that the identity of their partition names.
+
+        Args:
+            partitions: The partitions that may have the rows, as they were described last; without
+                any the table is as it is.
+        """
+        if not partitions:
+            return self
+        is_full = all(partition.identity is ReplicaIdentity.FULL for partition in partitions)
+        # By the columns that are left out: the names of another partition's may be older.
+        left_out = {
+            column.name
+            for partition in partitions
+            for column in partition.columns
+            if not column.is_key
+        }
+        columns = tuple(
+            replace(column, is_key=column.name not in left_out) for column in self.columns
+        )
+        identity = ReplicaIdentity.FULL if is_full else ReplicaIdentity.DEFAULT
+        return replace(self, identity=identity, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class LogTableRows:
     """Rows of a table in one shape, in the order of the log, as the log has them.
 
     Attributes:
-        relation: The table, as the log describes it.
+        relation: The table, as the log describes it, with the replica identity of these rows.
         rows: The rows.
         convert: Makes values of the lake from the log's text.
     """
@@ -144,7 +144,7 @@ class _Tuples(NamedTuple):
     Attributes:
         offsets: Where each one's values begin.
         kinds: The row kind of each.
-        is_key: Which have the columns of the key only; None if none.
+        is_key: Which have the columns of the replica identity only; None if none.
         after: Those after an update that follow the one before it; None if none.
         ends: Where each message's last tuple must end.
         last: The last tuple of each message; None is each tuple.
@@ -178,7 +178,7 @@ def decode_rows(relation: Relation, slab: RowsSlab) -> DecodedRows:
     """Decode rows of one table.
 
     Args:
-        relation: The table when these rows were sent.
+        relation: The table when these rows were sent, see `LogTableRows`.
         slab: The messages, in the order of the log.
 
     Raises:
@@ -212,7 +212,8 @@ def _find_tuples(relation: Relation, log: LogBytes, ends: Offsets) -> _Tuples:
     kinds = np.where(
         is_insert, RowKind.INSERT, np.where(is_update, RowKind.UPDATE_AFTER, RowKind.DELETE)
     ).astype(np.int8)
-    is_key = tag == _KEY
+    # The tag is that of the whole table's identity, also where its partitions have another one.
+    is_key = is_old & (relation.identity is not ReplicaIdentity.FULL)
     after = last = None
     (double,) = np.nonzero(is_update & is_old)
     if len(double):

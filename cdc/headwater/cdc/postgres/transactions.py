@@ -146,7 +146,8 @@ class PostgresLogReader:
         self._tables: Collection[TableName] = ()
         self._followed: Mapping[int, TableName] = {}
         self._known: Callable[[TableName], SourceTable | None] = lambda _: None
-        # As this stream describes them; None is a table that is not selected.
+        # As this stream describes them, with the identity of their rows; None is a table that is
+        # not selected.
         self._relations: dict[int, Relation | None] = {}
         # The last description of each selected table, by OID and by name.
         self._known_oids: dict[int, Relation] = {}
@@ -156,7 +157,8 @@ class PostgresLogReader:
         # Tables described since the last rows. Before rows of a partition, the whole table is
         # described, and then the partition.
         self._described: list[Relation] = []
-        self._seen_partitions: set[int] = set()
+        # By the OIDs of whole tables: their partitions, as this stream describes them.
+        self._partitions: dict[int, dict[int, Relation]] = {}
 
     def follow(
         self,
@@ -457,11 +459,21 @@ class PostgresLogReader:
         """Note a partition that was described after the table whose rows come now."""
         described, self._described = self._described, []
         relation = self._relation(oid)
-        for partition in described[1:]:
-            is_of_table = relation is not None and described[-2].oid == relation.oid
-            if is_of_table and partition.oid not in self._seen_partitions and relation is not None:
-                self._seen_partitions.add(partition.oid)
-                transaction.partitions.append(PartitionSeen(relation.name, partition.oid))
+        if relation is None or len(described) == 1 or described[0].oid != oid:
+            return
+        partition, partitions = described[1], self._partitions.setdefault(oid, {})
+        if partition.oid not in partitions:
+            transaction.partitions.append(PartitionSeen(relation.name, partition.oid))
+        partitions[partition.oid] = partition
+        logged = self._relations[oid] = self._as_logged(relation)
+        if oid in transaction.rows:
+            # They are kept together with those before, of another partition or identity.
+            earlier, rows = transaction.rows[oid]
+            transaction.rows[oid] = logged.as_logged((logged, earlier)), rows
+
+    def _as_logged(self, relation: Relation) -> Relation:
+        """A table with the replica identity that its rows have, see `Relation.as_logged`."""
+        return relation.as_logged(self._partitions.get(relation.oid, {}).values())
 
     def _read(self, message: Message) -> _Transaction | None:
         """Take a message without rows; the transaction if it ends with it."""
@@ -528,7 +540,7 @@ class PostgresLogReader:
     def _read_relation(self, transaction: _Transaction, relation: Relation) -> None:
         """Take the description of a table, which precedes its rows whenever it may have changed."""
         is_selected = self._is_selected(relation.name)
-        self._relations[relation.oid] = relation if is_selected else None
+        self._relations[relation.oid] = self._as_logged(relation) if is_selected else None
         before = self._known_oids.get(relation.oid) or self._known_names.get(relation.name)
         if before == relation:
             return

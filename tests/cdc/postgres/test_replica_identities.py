@@ -1,0 +1,147 @@
+"""Rows whose replica identity is not the one that the log, or the catalogs, name with them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+
+from headwater.cdc.model.layout import LayoutRules
+from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.service.verify import verify
+
+pytestmark = pytest.mark.postgresql
+
+# What is FULL of a whole table does not make its partitions so.
+DOCUMENTS = (
+    "CREATE TABLE documents (id INT, day DATE NOT NULL DEFAULT '2024-01-01', body TEXT, "
+    "PRIMARY KEY (id)) PARTITION BY RANGE (id)",
+    "ALTER TABLE documents ALTER COLUMN body SET STORAGE EXTERNAL",
+    "CREATE TABLE documents_0 PARTITION OF documents FOR VALUES FROM (0) TO (1000)",
+    "ALTER TABLE documents REPLICA IDENTITY FULL",
+)
+ROWS = (
+    "INSERT INTO documents SELECT n, '2024-01-01', repeat(md5(n::text), 320) FROM generate_series"
+)
+NEW_PARTITION = (
+    "CREATE TABLE documents_1 PARTITION OF documents FOR VALUES FROM (1000) TO (2000)",
+    f"{ROWS}(1001, 1020) n",
+)
+BY_DAY = LayoutRules(primary_keys={"": ("day", "id")})
+MOVES = (
+    "UPDATE documents SET day = '2024-02-02' WHERE id IN (1, 1001)",
+    "DELETE FROM documents WHERE id IN (2, 1002)",
+)
+
+
+def _check(follower: Follower) -> None:
+    """Check that the table is followed, and that the lake has the source's rows."""
+    assert follower.states()["documents"].phase is TablePhase.STREAMING, follower.states()
+    (verdict,) = verify(follower.lake, follower.address, follower.settings)
+    assert verdict.is_equal, (verdict.problem, verdict.differences.to_pylist()[:10])
+
+
+def test_long_values_of_a_partition_whose_keys_change(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*DOCUMENTS, f"{ROWS}(1, 20) n")
+    follower.once()
+    postgres.run("UPDATE documents SET id = id + 100 WHERE id < 10")
+    assert follower.once() == set()
+    _check(follower)
+
+
+def test_long_values_of_a_partition_that_is_made_later(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*DOCUMENTS, "ALTER TABLE documents_0 REPLICA IDENTITY FULL", f"{ROWS}(1, 20) n")
+    follower.once()
+    postgres.run(*NEW_PARTITION)
+    follower.once()
+    postgres.run(
+        "UPDATE documents SET id = id + 100 WHERE id < 10 OR id > 1010",
+        "DELETE FROM documents WHERE id IN (15, 1005)",
+    )
+    assert follower.once() == set()
+    _check(follower)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE documents SET id = id + 100 WHERE id < 10", "{new}", "{long}"),
+        ("{new}", "{long}", "ALTER TABLE documents_1 REPLICA IDENTITY FULL", "{long}"),
+        (
+            *("{new}", "ALTER TABLE documents_1 REPLICA IDENTITY FULL", "{long}"),
+            *("ALTER TABLE documents_1 REPLICA IDENTITY DEFAULT", "{long}"),
+            "UPDATE documents SET id = id + 100 WHERE id < 10",
+        ),
+    ],
+)
+def test_partitions_that_differ_within_a_transaction(
+    postgres: PostgresDatabase, follower: Follower, statements: tuple[str, ...]
+) -> None:
+    postgres.run(*DOCUMENTS, "ALTER TABLE documents_0 REPLICA IDENTITY FULL", f"{ROWS}(1, 20) n")
+    postgres.run(*NEW_PARTITION)
+    follower.once()
+    texts = {
+        "{new}": "UPDATE documents SET id = id + 100 WHERE id BETWEEN 1001 AND 1010",
+        "{long}": "UPDATE documents SET id = id + 20 WHERE id BETWEEN 1011 AND 1090",
+    }
+    with postgres.connect() as session:
+        for statement in statements:
+            session.execute(texts.get(statement, statement).encode())
+    follower.once()
+    _check(follower)
+
+
+def test_keys_of_the_lake_that_a_new_partition_does_not_log(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*DOCUMENTS, "ALTER TABLE documents_0 REPLICA IDENTITY FULL", f"{ROWS}(1, 20) n")
+    follower.change(layout=BY_DAY)
+    follower.once()
+    postgres.run(*NEW_PARTITION, *MOVES)
+    follower.once()
+    state = follower.states()["documents"]
+    assert state.phase is TablePhase.QUARANTINED
+    assert "ALTER TABLE public.documents REPLICA IDENTITY FULL, and each of its partitions" in (
+        state.reason or ""
+    )
+    postgres.run("ALTER TABLE documents_1 REPLICA IDENTITY FULL")
+    follower.resnapshot("documents")
+    follower.once()
+    _check(follower)
+    postgres.run("UPDATE documents SET day = '2024-03-03'", "DELETE FROM documents WHERE id = 1003")
+    assert follower.once() == set()
+    _check(follower)
+
+
+def test_changelogs_that_a_new_partition_does_not_log(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(*DOCUMENTS, "ALTER TABLE documents_0 REPLICA IDENTITY FULL", f"{ROWS}(1, 20) n")
+    follower.change(table_options={"changelog-producer": "input"})
+    follower.once()
+    postgres.run("UPDATE documents SET day = '2024-02-02'")
+    follower.once()
+    _check(follower)
+    postgres.run(*NEW_PARTITION, *MOVES)
+    follower.once()
+    assert follower.states()["documents"].phase is TablePhase.QUARANTINED
+    assert "lacks rows as they were" in (follower.states()["documents"].reason or "")
+
+
+def test_partitions_that_are_full_where_their_table_is_not(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        *DOCUMENTS,
+        f"{ROWS}(1, 20) n",
+        "ALTER TABLE documents_0 REPLICA IDENTITY FULL",
+        "ALTER TABLE documents REPLICA IDENTITY DEFAULT",
+    )
+    follower.change(layout=BY_DAY)
+    follower.once()
+    postgres.run(*MOVES, "UPDATE documents SET id = id + 100 WHERE id < 10")
+    assert follower.once() == set()
+    _check(follower)
