@@ -145,3 +145,36 @@ def test_partitions_that_are_full_where_their_table_is_not(
     postgres.run(*MOVES, "UPDATE documents SET id = id + 100 WHERE id < 10")
     assert follower.once() == set()
     _check(follower)
+
+
+IDENTITY = "REPLICA IDENTITY USING INDEX"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        ("CREATE TABLE documents (id INT PRIMARY KEY, u INT NOT NULL UNIQUE)", "documents"),
+        (
+            "CREATE TABLE documents (id INT PRIMARY KEY, u INT NOT NULL) PARTITION BY RANGE (id);"
+            "CREATE TABLE documents_0 PARTITION OF documents DEFAULT;"
+            "CREATE UNIQUE INDEX documents_0_u_key ON documents_0 (u)",
+            "documents_0",
+        ),
+    ],
+)
+def test_another_identity_for_a_while(
+    postgres: PostgresDatabase, follower: Follower, table: tuple[str, str]
+) -> None:
+    create, name = table
+    postgres.run(create, "INSERT INTO documents SELECT n, n FROM generate_series(1, 20) n")
+    follower.once()
+    postgres.run(
+        f"ALTER TABLE {name} {IDENTITY} {name}_u_key",
+        "UPDATE documents SET id = id + 100 WHERE id < 10",
+        f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT",
+    )
+    assert follower.once() == {"documents"}
+    _check(follower)
+    postgres.run("UPDATE documents SET id = id + 200 WHERE id = 11")
+    assert follower.once() == set()
+    _check(follower)

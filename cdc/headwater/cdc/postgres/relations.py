@@ -74,6 +74,12 @@ class Relation:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
 
+    def identifies(self, key: Collection[str]) -> bool:
+        """Whether old rows have a key, also where no other column than its own changes."""
+        if self.identity is ReplicaIdentity.FULL:
+            return True
+        return {column.name for column in self.columns if column.is_key}.issuperset(key)
+
     def as_logged(self, partitions: Collection[Relation]) -> Relation:
         """A partitioned table with the replica identity that its rows have in the log.
 

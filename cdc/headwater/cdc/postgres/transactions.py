@@ -50,6 +50,7 @@ from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
 __all__ = ["LogObserver", "PostgresLogReader", "open_log"]
 
 _READ_AGAIN = "read the log again"
+_OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
 
 
 class LogObserver(Protocol):
@@ -352,14 +353,20 @@ class PostgresLogReader:
                 self._chunks.kept -= rows.size
 
     def _add_rows(self, batch: LogBatch, relation: Relation, rows: PackedRows) -> None:
-        runs = batch.rows.setdefault(relation.name, [])
+        runs = batch.rows.get(relation.name, [])
         last = runs[-1] if runs else None
         if isinstance(last, LogTableRows) and (
             last.relation is relation or last.relation == relation
         ):
             last.rows.extend(rows)
-        else:
-            runs.append(LogTableRows(relation, rows, self._convert))
+            return
+        table = self._known(relation.name)
+        if table is not None and not relation.identifies(table.primary_key):
+            # A row whose key has changed still has the old one in the lake.
+            batch.rereads[relation.name] = _OTHER_IDENTITY
+            self._chunks.kept -= rows.size
+            return
+        batch.rows[relation.name] = [*runs, LogTableRows(relation, rows, self._convert)]
 
     def _changes(self, transaction: _Transaction) -> list[Change]:
         """What a transaction does to tables besides their rows."""
