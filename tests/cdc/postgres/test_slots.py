@@ -15,7 +15,7 @@ from tests.cdc.postgres.logs import SourceLog, as_text, contents, name, source_l
 from tests.conftest import postgresql_server
 from tests.ports import free_port
 
-from headwater.cdc.postgres.log_stream import LogStream
+from headwater.cdc.postgres.log_stream import LogStream, meaning
 from headwater.cdc.postgres.slots import (
     LogSource,
     await_slot,
@@ -172,6 +172,23 @@ def test_a_missing_publication_is_told(log: SourceLog) -> None:
 def _receive_all(stream: LogStream) -> None:
     while not stream.ended:
         stream.receive(60)
+
+
+@pytest.mark.parametrize("whom", ["DATABASE {0.name}", "ROLE CURRENT_USER IN DATABASE {0.name}"])
+def test_transactions_that_take_longer_to_read_than_sessions_may(log: SourceLog, whom: str) -> None:
+    if int(log.database.value("SHOW server_version_num")) < 170_000:
+        pytest.skip("transaction_timeout is new in 17")
+    log.database.run(
+        f"ALTER {whom.format(log.database)} SET transaction_timeout = '20ms'",
+        "INSERT INTO t SELECT generate_series(1, 200000), repeat('v', 100)",
+    )
+    with log.reader("t") as reader:
+        assert sum(batch.rows[name("t")][0].size for batch in log.read(reader) if batch.rows) > 2e7
+
+
+def test_an_end_of_the_reading_session_is_not_for_good() -> None:
+    for state in ("25P03", "25P04", "57P05"):
+        assert isinstance(meaning("the test's server", state, "timeout"), Unavailable)
 
 
 @pytest.fixture

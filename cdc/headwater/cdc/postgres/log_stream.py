@@ -18,7 +18,12 @@ from psycopg import conninfo, pq
 
 from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
-from headwater.cdc.postgres.server import TIMEOUTS, session_options
+from headwater.cdc.postgres.server import (
+    NO_TRANSACTION_TIMEOUT,
+    TIMEOUTS,
+    TRANSACTION_TIMEOUT_VERSION,
+    session_options,
+)
 from headwater.cdc.postgres.slots import LogSource, of_another_log
 from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import (
@@ -50,8 +55,9 @@ _NOT_READY = "55000"
 _NO_FILE = "58P01"
 # Wrong passwords, users and databases, and rules of pg_hba.conf; missing privileges.
 _FORBIDDEN = ("28", "42501")
-# Lost connections, a lack of resources, a server that is shut down, and its operating system.
-_UNAVAILABLE = ("08", "53", "57P", "58")
+# Lost connections, sessions that take too long, a lack of resources, a server that is shut down,
+# and its operating system.
+_UNAVAILABLE = ("08", "25P", "53", "57P", "58")
 # In the text for a connection that is rejected, which has no code.
 _REJECTIONS = (
     "password",
@@ -97,6 +103,7 @@ class LogStream:
         self._written, self._flushed = start.lsn, 0
         self._connection = self._connected(source.dsn)
         try:
+            self._allow_time()
             self._check_log(source)
             self._begin(source.publication)
         except HeadwaterError:
@@ -142,6 +149,14 @@ class LogStream:
             connection.finish()
             raise meaning(self._address, None, text)
         return connection
+
+    def _allow_time(self) -> None:
+        """Let transactions take as long to be read as they take, whatever the user's role sets."""
+        if self._connection.server_version // 10_000 < TRANSACTION_TIMEOUT_VERSION:
+            return
+        result = self._connection.exec_(NO_TRANSACTION_TIMEOUT.encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise self._failure(result)
 
     def _check_log(self, source: LogSource) -> None:
         """Check that the start is a position of this server's log."""

@@ -16,8 +16,10 @@ from headwater.cdc.source.options import parse_url, url_options
 from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Invalid, Unavailable
 
 __all__ = [
+    "NO_TRANSACTION_TIMEOUT",
     "SESSION",
     "TIMEOUTS",
+    "TRANSACTION_TIMEOUT_VERSION",
     "Address",
     "Encryption",
     "PostgresServer",
@@ -40,7 +42,11 @@ _URL_FORM = "postgresql://user@host:port/database"
 _SCHEMES = ("postgresql", "postgres")
 _MODE, _CA, _CERTIFICATE, _KEY = "sslmode", "sslrootcert", "sslcert", "sslkey"
 _MIN_VERSION = 15
-_TRANSACTION_TIMEOUT_VERSION = 17
+TRANSACTION_TIMEOUT_VERSION = 17
+"""The first major version that has the setting ``transaction_timeout``."""
+
+NO_TRANSACTION_TIMEOUT = "SET transaction_timeout = 0"
+"""Not among the settings of `SESSION`, as older servers reject connections that set it."""
 
 SESSION: Mapping[str, str] = {
     # The form of values, which a server, database or role can set otherwise.
@@ -227,8 +233,8 @@ class PostgresServer:
         with explained(address):
             self._connection = connected(address)
         self.version = self._connection.info.server_version // 10_000
-        if self.version >= _TRANSACTION_TIMEOUT_VERSION:
-            self.rows("SET transaction_timeout = 0")
+        if self.version >= TRANSACTION_TIMEOUT_VERSION:
+            self.rows(NO_TRANSACTION_TIMEOUT)
 
     @property
     def connection(self) -> psycopg.Connection[Row]:
