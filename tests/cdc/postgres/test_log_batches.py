@@ -565,6 +565,22 @@ def _await_confirmation(log: SourceLog, position: LogPosition) -> None:
     assert slot.confirmed == position.lsn
 
 
+def test_a_position_within_a_commit_is_of_another_log(log: SourceLog) -> None:
+    log.database.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'b')")
+    (_, end), (_, later) = log.database.rows(
+        "SELECT xid, max(lsn) - '0/0' FROM pg_logical_slot_peek_binary_changes("
+        f"'{log.source.slot}', NULL, NULL, 'proto_version', '1', 'publication_names', "
+        f"'{log.source.publication}') GROUP BY xid ORDER BY 2"
+    )
+    for lsn in (int(end), int(later)):
+        with log.reader("t") as reader:
+            within, known = log.start.at(lsn - 8), log.start.at(lsn)
+            with pytest.raises(Conflict, match=r"it was restored; .*resnapshot --all"):
+                reader.read_until(within)
+        with log.reader("t") as reader:
+            assert reader.read_until(known).end == known
+
+
 def test_a_position_does_not_go_back_behind_one_that_was_read_until(log: SourceLog) -> None:
     # The log has nothing of the last of them.
     log.database.run("INSERT INTO other VALUES (1)", "CREATE TABLE more (a int)")

@@ -44,12 +44,12 @@ from headwater.cdc.postgres.rows import Convert, LogTableRows
 from headwater.cdc.postgres.slots import LogSource, check_slot
 from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch
-from headwater.cdc.source.positions import Position
-from headwater.storage.errors import CorruptData, HeadwaterError, Invalid
+from headwater.cdc.source.positions import READ_AGAIN, Position
+from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid
 
 __all__ = ["LogObserver", "PostgresLogReader", "open_log"]
 
-_READ_AGAIN = "read the log again"
+_READ_LOG_AGAIN = "read the log again"
 _OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
 
 
@@ -266,6 +266,7 @@ class PostgresLogReader:
         The batch has no changes: those in it were applied before it was planned.
 
         Raises:
+            Conflict: The log has no such position, so that it is another one.
             CorruptData: The log ended before.
             As `read_batch`.
         """
@@ -284,6 +285,13 @@ class PostgresLogReader:
             if transaction.begin.lsn >= end.lsn:
                 self._held.appendleft(transaction)
                 break
+            if transaction.end > end.lsn:
+                raise Conflict(
+                    f"{self._chunks.source} has the commit of a transaction from "
+                    f"{lsn_text(transaction.begin.lsn)} to {lsn_text(transaction.end)}, and "
+                    f"position '{end}', where a batch ended, is within it: its log is another one, "
+                    f"as it was restored; {READ_AGAIN}"
+                )
             self._merge(batch, transaction)
         return self._ended(batch, end)
 
@@ -510,7 +518,7 @@ class PostgresLogReader:
     def _transaction(self, what: str) -> _Transaction:
         if self._open is None:
             raise CorruptData(
-                f"{self._chunks.source} has {what} outside of a transaction; {_READ_AGAIN}"
+                f"{self._chunks.source} has {what} outside of a transaction; {_READ_LOG_AGAIN}"
             )
         return self._open
 
@@ -519,7 +527,7 @@ class PostgresLogReader:
             what = "within" if self._open is not None else "before"
             raise CorruptData(
                 f"{self._chunks.source} has a transaction that ends at {lsn_text(begin.lsn)} "
-                f"{what} what was read until {lsn_text(self._lsn)}; {_READ_AGAIN}"
+                f"{what} what was read until {lsn_text(self._lsn)}; {_READ_LOG_AGAIN}"
             )
         return _Transaction(begin)
 
@@ -529,7 +537,7 @@ class PostgresLogReader:
             raise CorruptData(
                 f"{self._chunks.source}: a transaction is to end at "
                 f"{lsn_text(transaction.begin.lsn)}, and ends at {lsn_text(commit.lsn)}; "
-                f"{_READ_AGAIN}"
+                f"{_READ_LOG_AGAIN}"
             )
         transaction.end = commit.end
         self._open = None
@@ -541,7 +549,7 @@ class PostgresLogReader:
         except KeyError:
             raise CorruptData(
                 f"{self._chunks.source} has rows of table {oid} that it did not describe; "
-                f"{_READ_AGAIN}"
+                f"{_READ_LOG_AGAIN}"
             ) from None
 
     def _read_relation(self, transaction: _Transaction, relation: Relation) -> None:

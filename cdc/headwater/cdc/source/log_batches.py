@@ -233,6 +233,7 @@ class LogReader(Protocol):
         """Read exactly the transactions up to a position, however long that takes.
 
         Raises:
+            Conflict: The log has no such position, so that it is another one.
             CorruptData: The log ended before.
             As `read_batch`.
         """
