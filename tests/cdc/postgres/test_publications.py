@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from tests.cdc.postgres.conftest import PostgresDatabase
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 from tests.cdc.postgres.logs import as_text, contents
 
 from headwater.cdc.model.tables import TableName
@@ -17,7 +17,7 @@ from headwater.cdc.postgres.publications import (
 )
 from headwater.cdc.postgres.slots import LogSource, create_slot, log_position
 from headwater.cdc.postgres.transactions import open_log
-from headwater.storage.errors import Conflict, Forbidden, Unavailable
+from headwater.storage.errors import Conflict, Forbidden, Invalid, Unavailable
 
 pytestmark = pytest.mark.postgresql
 
@@ -116,6 +116,35 @@ def test_publications_that_leave_changes_out_are_found(
 ) -> None:
     tables.run("CREATE SCHEMA other", f"CREATE PUBLICATION pub {definition}")
     assert any(problem in finding for finding in findings(tables, T, P))
+
+
+def test_a_publication_with_generated_columns_is_found(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    if int(postgres.value("SHOW server_version_num")) < 180_000:
+        pytest.skip("publish_generated_columns is new in 18")
+    postgres.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v int GENERATED ALWAYS AS (id + 1) STORED)",
+        "CREATE TABLE u (id int PRIMARY KEY, v int GENERATED ALWAYS AS (id + 1) VIRTUAL)",
+        "INSERT INTO t VALUES (1)",
+        "CREATE PUBLICATION pub FOR ALL TABLES WITH (publish_via_partition_root, "
+        "publish_generated_columns = stored)",
+    )
+    remedy = 'ALTER PUBLICATION "pub" SET (publish_generated_columns = none)'
+    follower.publication = "pub"
+    with pytest.raises(Invalid) as error:
+        follower.once()
+    assert str(error.value).endswith(
+        "publication pub: it sends generated columns of public.t (publish_generated_columns = "
+        f"stored), which the lake does not have; {remedy}"
+    )
+    assert findings(postgres, U) == []
+    postgres.run(remedy)
+    follower.once()
+    follower.check("t", "u")
+    postgres.run(remedy.replace("none", "stored"), "INSERT INTO t VALUES (2)")
+    follower.once()
+    assert remedy in (follower.states()["t"].reason or "")
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ __all__ = [
 # A root's rows are sent as its own, whichever of its partitions has them.
 _OPTIONS = SQL("WITH (publish_via_partition_root = true)")
 _OPERATIONS = ("insert", "update", "delete", "truncate")
+# Servers older than 18 do not publish generated columns, and do not have the last of these columns.
 _FIND: LiteralString = (
-    "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication "
-    "WHERE pubname = %s"
+    "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, "
+    "coalesce(to_jsonb(p) ->> 'pubgencols', 'n') <> 'n' FROM pg_publication p WHERE pubname = %s"
 )
 _HAS_ALL: LiteralString = "SELECT puballtables FROM pg_publication WHERE pubname = %s"
 _TABLES: LiteralString = (
@@ -66,6 +67,11 @@ _WAKE_SECONDS = 0.05
 _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'p'
+"""
+_GENERATED: LiteralString = """
+    SELECT DISTINCT n.nspname, c.relname FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE a.attgenerated = 's' AND NOT a.attisdropped
 """
 
 
@@ -197,7 +203,7 @@ def publication_findings(
         options = "WITH (publish_via_partition_root)"
         remedy = f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES {options}"
         return [Finding(subject, "it does not exist", remedy)]
-    *published, via_root = row
+    *published, via_root, sends_generated = row
     findings: list[Finding] = []
     missing = [word for word, is_sent in zip(_OPERATIONS, published, strict=True) if not is_sent]
     if missing:
@@ -218,6 +224,12 @@ def publication_findings(
     for table in sorted(as_partitions):
         problem = f"it sends rows of the partitioned table {table} as those of its partitions"
         remedy = f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
+        findings.append(Finding(subject, problem, remedy, table))
+    generated = connection.execute(_GENERATED).fetchall() if sends_generated else ()
+    for table in sorted({TableName(*names) for names in generated}.intersection(tables)):
+        problem = f"it sends generated columns of {table} (publish_generated_columns = stored), "
+        problem += "which the lake does not have"
+        remedy = f"ALTER PUBLICATION {quoted(name)} SET (publish_generated_columns = none)"
         findings.append(Finding(subject, problem, remedy, table))
     return findings
 
