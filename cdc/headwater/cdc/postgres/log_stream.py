@@ -220,8 +220,10 @@ class LogStream:
                 # Many objects that stay for a while would be looked through by the collector.
                 pieces.append(b"".join(messages))
                 received += len(pieces[-1])
-                if _KEEPALIVE_BYTES in sizes[-len(messages) :]:
-                    self._must_report |= any(map(_asks_for_status, messages))
+                may_ask = _KEEPALIVE_BYTES in sizes[-len(messages) :]
+                # Set only: what another thread confirms meanwhile must be reported as well.
+                if may_ask and any(map(_asks_for_status, messages)):
+                    self._must_report = True
                 messages.clear()
                 is_drained = False
             if size < 0:
