@@ -89,6 +89,46 @@ def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> 
     assert len(follower.rows("documents")) == 39 + (end == "COMMIT")
 
 
+@only_mysql
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_prepared_partial_updates_of_json(origin: Origin, follower: Follower, end: str) -> None:
+    origin.run("CREATE TABLE j (id INT PRIMARY KEY, v JSON)")
+    origin.run("""INSERT INTO j VALUES (1, '{"a": 1, "b": "text of some length"}'), (2, '[1]')""")
+    follower.once()
+    origin.session(
+        "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
+        "XA START 'one'",
+        "UPDATE j SET v = JSON_SET(v, '$.a', 2) WHERE id = 1",
+        "XA END 'one'",
+        "XA PREPARE 'one'",
+    )
+    follower.once()
+    follower.check("j", "documents")
+    origin.session(f"XA {end} 'one'")
+    follower.once()
+    follower.check("j", "documents")
+    assert follower.states()["j"].prepared == ()
+
+
+@with_files
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_prepared_statements_in_the_log(origin: Origin, follower: Follower, end: str) -> None:
+    origin.session(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "XA START 'one'",
+        "UPDATE documents SET n = 5 WHERE id = 5",
+        "DELETE FROM documents WHERE id = 9",
+        "XA END 'one'",
+        "XA PREPARE 'one'",
+    )
+    follower.once()
+    follower.check("documents")
+    origin.session(f"XA {end} 'one'")
+    follower.once()
+    follower.check("documents")
+    assert len(follower.rows("documents")) == 39 - (end == "COMMIT")
+
+
 def test_a_transaction_of_one_phase(origin: Origin, follower: Follower) -> None:
     origin.session(
         "XA START 'one'",

@@ -85,6 +85,6 @@ def _read_on(
             f"the log of the source that is before the rows of {name} has not come yet, or has a "
             "statement; the table is read after it"
         )
-    if any(name in end.tables for end in batch.xa):
+    if any(end.tables & {name, None} for end in batch.xa):
         raise Conflict(f"table {name} is changed by an XA transaction that is prepared")
     return changed

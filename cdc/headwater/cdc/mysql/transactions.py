@@ -121,6 +121,10 @@ class _Transaction:
         """The tables that it changes, or may change; None is any table."""
         tables: set[TableName | None] = set(self.row_tables())
         tables |= self.rereads.keys()
+        for change in self.changes:
+            is_any = isinstance(change, DropDatabase)
+            is_any |= isinstance(change, NotUnderstood) and change.any_table
+            tables |= {None} if is_any else set(change.tables)
         return tables if self.xa is None else tables | self.xa.tables
 
 
@@ -616,5 +620,5 @@ class MySQLLogReader:
     def _prepare(self, transaction: _Transaction) -> None:
         """Note which tables a prepared transaction changed; its rows do not count yet."""
         xid = transaction.xa.xid if transaction.xa is not None else str(transaction.gtid)
-        transaction.xa = XaEnd(xid, transaction.row_tables())
+        transaction.xa = XaEnd(xid, frozenset(transaction.changed_tables()))
         transaction.drop_rows()

@@ -176,7 +176,7 @@ def _xa(name: TableName, state: TableState, batch: LogBatch) -> tuple[TableState
     is_committed = False
     for end in batch.xa:
         if end.committed is None:
-            if name in end.tables:
+            if end.tables & {name, None}:
                 prepared.append(end.xid)
         elif end.xid in prepared:
             prepared.remove(end.xid)

@@ -140,12 +140,12 @@ class XaEnd:
 
     Attributes:
         xid: Its identifier, as the log writes it.
-        tables: The followed tables that it changed, where it was prepared.
+        tables: The followed tables that it changed, where it was prepared; None is any table.
         committed: Whether it was committed or rolled back; None where it was prepared.
     """
 
     xid: str
-    tables: frozenset[TableName] = frozenset()
+    tables: frozenset[TableName | None] = frozenset()
     committed: bool | None = None
 
 
