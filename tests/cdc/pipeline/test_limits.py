@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
-from tests.cdc.source_logs import with_files
+from tests.cdc.source_logs import only_mysql, with_files
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
@@ -193,3 +196,27 @@ def test_transactions_that_are_larger_than_the_memory(
     follower.check("texts")
     # 100 MB of the log, and a fraction of it in memory.
     assert large < 2 * small, (small, large)
+
+
+@contextmanager
+def more_files(count: int) -> Iterator[None]:
+    """Let this process open so many files more than it has."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@only_mysql  # Encrypted connections have at most 16 KiB at a time.
+def test_large_transactions_need_few_files(origin: Origin, follower: Follower) -> None:
+    origin.run("CREATE TABLE texts (id INT PRIMARY KEY, v LONGTEXT)")
+    follower.once()
+    texts = ", ".join(f"({key}, REPEAT(LPAD({key}, 32, 'x'), 250))" for key in range(1000))
+    origin.run(f"INSERT INTO texts VALUES {texts}")
+    follower.change(memory_bytes=100_000)
+    with more_files(200):
+        follower.once()
+    follower.check("texts")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import queue
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
 from headwater.cdc.mysql.log_stream import LogChunk, LogStream
+from headwater.cdc.source.disk_buffer import DiskBuffer
 from headwater.storage.errors import HeadwaterError
 
 __all__ = ["LogChunks"]
@@ -43,6 +42,8 @@ class LogChunks:
         self._chunks: Iterator[LogChunk] = iter(())
         self._stream, self._memory_bytes = stream, memory_bytes
         self.kept = 0
+        # Events as they come, which are needed until their transaction is read, and a batch's rows.
+        self._event_buffer, self._row_buffer = DiskBuffer(), DiskBuffer()
         self._closing = Event()
         self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
@@ -54,14 +55,16 @@ class LogChunks:
         self._stream.interrupt()
         self._thread.join()
         self._stream.close()
+        self._close_buffers()
 
     def store(self, data: memoryview) -> memoryview:
         """Keep bytes of rows until their batch is committed."""
-        return data if self.kept < self._memory_bytes else _on_disk(data)
+        return data if self.kept < self._memory_bytes else self._row_buffer.store(data)
 
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
         self.kept = 0
+        self._close_buffers()
 
     def next(self, deadline: float | None, should_end: Callable[[], bool]) -> LogChunk | None:
         """The next events; None at the deadline, when it should end, or at the end of the log.
@@ -77,7 +80,7 @@ class LogChunks:
             for chunk in self._chunks:
                 if self.kept < self._memory_bytes:
                     return chunk
-                return LogChunk(_on_disk(chunk.data), chunk.gap)
+                return LogChunk(self._event_buffer.store(chunk.data), chunk.gap)
             if self.ended:
                 return None
             wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()
@@ -96,6 +99,10 @@ class LogChunks:
         """Whether the log has ended."""
         return self._stream.ended
 
+    def _close_buffers(self) -> None:
+        self._event_buffer.close()
+        self._row_buffer.close()
+
     def _read_ahead(self) -> None:
         try:
             for piece in self._stream.pieces():
@@ -111,11 +118,3 @@ class LogChunks:
             with suppress(queue.Full):
                 self._queue.put(item, timeout=_WAKE_SECONDS)
                 return
-
-
-def _on_disk(chunk: bytes | bytearray | memoryview) -> memoryview:
-    """The same bytes, in a file that goes with them."""
-    with tempfile.TemporaryFile() as file:
-        file.write(chunk)
-        file.flush()
-        return memoryview(mmap.mmap(file.fileno(), len(chunk), access=mmap.ACCESS_READ))

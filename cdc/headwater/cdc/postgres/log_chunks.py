@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import queue
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
 from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
+from headwater.cdc.source.disk_buffer import DiskBuffer
 from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["LogChunks"]
@@ -41,6 +40,7 @@ class LogChunks:
         self.source = source
         self._stream, self._memory_bytes = stream, memory_bytes
         self.kept = 0
+        self._buffer = DiskBuffer()
         self._closing = Event()
         self._queue: queue.Queue[MessageChunk | HeadwaterError | None] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
@@ -53,14 +53,16 @@ class LogChunks:
         self._closing.set()
         self._thread.join()
         self._stream.close()
+        self._buffer.close()
 
     def store(self, data: bytearray) -> bytearray | memoryview:
         """Keep bytes of rows until their batch is committed."""
-        return data if self.kept < self._memory_bytes else _on_disk(data)
+        return data if self.kept < self._memory_bytes else self._buffer.store(data)
 
     def released(self, kept: int) -> None:
         """Note how many bytes are kept of what came before."""
         self.kept = kept
+        self._buffer.close()
 
     def received(self, lsn: int) -> None:
         """Note that the log was read until there."""
@@ -119,11 +121,3 @@ class LogChunks:
                 return
             if not isinstance(item, HeadwaterError):
                 self._stream.report()
-
-
-def _on_disk(data: bytes | bytearray | memoryview) -> memoryview:
-    """The same bytes, in a file that goes with them."""
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        return memoryview(mmap.mmap(file.fileno(), len(data), access=mmap.ACCESS_READ))
