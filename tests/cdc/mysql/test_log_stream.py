@@ -17,6 +17,7 @@ from headwater.storage.errors import Forbidden, NotFound, Unavailable
 pytestmark = pytest.mark.mariadb
 
 WRITE_ROWS, XID, ROTATE, FORMAT = 23, 16, 4, 15
+MAX_PACKET = (1 << 24) - 1
 
 
 def place(server: MySQLServer) -> tuple[FileStart, GtidStart]:
@@ -59,6 +60,32 @@ def test_events_from_a_place_to_the_end(shop: MySQLServer, shop_source: Address)
     for start in (file, gtid):
         counts = read_to_end(shop_source, start)
         assert (counts[WRITE_ROWS], counts[XID]) == (0, 0)
+
+
+def logged_sizes(server: MySQLServer, start: FileStart) -> list[int]:
+    """The sizes of events with inserted rows."""
+    events = server.rows(f"SHOW BINLOG EVENTS IN '{start.file}' FROM {start.offset}")
+    return [
+        int(str(end)) - int(str(begin))
+        for _, begin, type_, _, end, _ in events
+        if str(type_).startswith("Write_rows")
+    ]
+
+
+def test_events_that_fill_packets(shop: MySQLServer, shop_source: Address) -> None:
+    """A packet of the largest size is followed by another one, perhaps an empty one."""
+    start, _ = place(shop)
+    shop.rows("CREATE TABLE shop.t (b LONGBLOB)")
+    shop.rows("INSERT INTO shop.t VALUES ('y')")
+    (smallest,) = logged_sizes(shop, start)
+    # A status byte is before each event.
+    sizes = [MAX_PACKET - 2, MAX_PACKET - 1, MAX_PACKET, 2 * MAX_PACKET - 1]
+    for size in sizes:
+        shop.rows("INSERT INTO shop.t VALUES (REPEAT('y', %s))", [size - smallest + 1])
+    shop.rows("INSERT INTO shop.t VALUES ('z')")
+    assert logged_sizes(shop, start) == [smallest, *sizes, smallest]
+    counts = read_to_end(shop_source, start)
+    assert (counts[WRITE_ROWS], counts[XID]) == (6, 6)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 1000])

@@ -270,7 +270,8 @@ class LogStream:
             if end > filled:
                 self._needed = end - at
                 break
-            if status or size + 1 != length or parts:
+            # After a packet of the largest size another one follows, perhaps without bytes.
+            if status or size + 1 != length or length == _MAX_PACKET or parts:
                 if at > start:
                     yield LogChunk(view[start:at], _BEFORE_EVENT)
                 event = self._other_packet(data[at + _HEAD_BYTES : end])
