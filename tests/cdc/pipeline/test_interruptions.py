@@ -434,6 +434,23 @@ def test_a_statement_that_waits_for_a_division(origin: Origin) -> None:
         statement.join()
 
 
+@with_files
+def test_a_log_that_ends_while_a_planned_batch_is_read_again(origin: Origin) -> None:
+    """A server ends its log when it is shut down, and when a query is killed."""
+    origin.run(TABLE)
+    dumps = "command LIKE 'Binlog Dump%'"
+    with closing(MySQLSource(origin.address)) as source:
+        log = source.open_log(source.position(), 1 << 20, lambda _: True)
+        with closing(log) as reader:
+            until(lambda: bool(_processes(origin, dumps)))
+            for number in _processes(origin, dumps):
+                origin.run(f"KILL QUERY {number}")
+            until(lambda: not _processes(origin, dumps))
+            origin.run(ROWS)
+            with pytest.raises(Unavailable, match="check that the server runs"):
+                reader.read_until(source.position())
+
+
 def _processes(origin: Origin, condition: str) -> list[object]:
     rows = origin.server.rows(f"SELECT id FROM information_schema.processlist WHERE {condition}")
     return [number for (number,) in rows]

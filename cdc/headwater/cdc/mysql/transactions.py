@@ -276,7 +276,7 @@ class MySQLLogReader:
         """Read exactly the transactions up to a position, however long that takes.
 
         Raises:
-            CorruptData: The log ended before.
+            Unavailable: The log ended before.
             As `read_batch`.
         """
         batch = self._new_batch()
@@ -285,10 +285,9 @@ class MySQLLogReader:
         while not self._tracker.reaches(end):
             transaction = self._next(None, lambda: False)
             if transaction is None:
-                raise CorruptData(
-                    f"{self._chunks.source} ends at '{self._tracker.position()}', before '{end}'; "
-                    "check that it is the server that was read before, or read the tables again: "
-                    "headwater cdc resnapshot"
+                raise Unavailable(
+                    f"{self._chunks.source} has ended at '{self._tracker.position()}', before "
+                    f"'{end}'; check that the server runs"
                 )
             if wanted.lacks(transaction.gtid):
                 # After a failover the transactions of several domains are in another order.

@@ -45,7 +45,7 @@ from headwater.cdc.postgres.slots import LogSource, check_slot
 from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch
 from headwater.cdc.source.positions import READ_AGAIN, Position
-from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid
+from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["LogObserver", "PostgresLogReader", "open_log"]
 
@@ -267,7 +267,7 @@ class PostgresLogReader:
 
         Raises:
             Conflict: The log has no such position, so that it is another one.
-            CorruptData: The log ended before.
+            Unavailable: The log ended before.
             As `read_batch`.
         """
         assert isinstance(end, LogPosition)
@@ -276,10 +276,9 @@ class PostgresLogReader:
             transaction = self._next(None, lambda: False, until=end.lsn)
             if transaction is None:
                 if self._chunks.ended:
-                    raise CorruptData(
-                        f"{self._chunks.source} ends at {lsn_text(self._lsn)}, before '{end}'; "
-                        "check that it is the server that was read before, or read the tables "
-                        "again: headwater cdc resnapshot --all"
+                    raise Unavailable(
+                        f"{self._chunks.source} has ended its log at {lsn_text(self._lsn)}, before "
+                        f"'{end}'; check that the server runs"
                     )
                 break
             if transaction.begin.lsn >= end.lsn:

@@ -234,7 +234,7 @@ class LogReader(Protocol):
 
         Raises:
             Conflict: The log has no such position, so that it is another one.
-            CorruptData: The log ended before.
+            Unavailable: The log ended before.
             As `read_batch`.
         """
 
