@@ -38,6 +38,26 @@ def test_a_batch_without_a_limit_ends_soon_after_its_first_change(
     assert list(changed.rows) == [NAME]
 
 
+def test_compressed_rows_count_as_what_they_are_without(
+    shop: MySQLServer, shop_source: Address
+) -> None:
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
+    shop.rows("SET GLOBAL log_bin_compress = ON")
+    try:
+        with (
+            closing(MySQLSource(shop_source)) as source,
+            closing(source.open_log(source.position(), 1 << 20, lambda _: True)) as reader,
+        ):
+            reader.follow({NAME: None})
+            for key in range(3):
+                shop.rows("INSERT INTO shop.t VALUES (%s, REPEAT('x', 500000))", [key])
+            batch = reader.read_batch(BatchLimits(60, bytes=900_000))
+    finally:
+        shop.rows("SET GLOBAL log_bin_compress = OFF")
+    assert batch.transactions == 2
+    assert batch.size > 1_000_000
+
+
 def test_a_first_change_that_is_waited_for_does_not_begin_the_time_again() -> None:
     limits = BatchLimits(5, quiet_seconds=60, min_seconds=1)
     assert [limits.deadline(100, first_change) for first_change in (100, 103, 104, 130)] == [

@@ -75,7 +75,8 @@ def expand(event: Event) -> Iterator[Event]:
         return
     start = _query_start(event.body) if type_ is EventType.QUERY else _rows_start(event, type_)
     body = bytes(event.body[:start]) + _inflate(event.body[start:])
-    yield event._replace(type=type_, body=memoryview(body))
+    size = event.size - len(event.body) + len(body)
+    yield event._replace(type=type_, body=memoryview(body), size=size)
 
 
 def _transaction_payload(event: Event) -> bytes:
