@@ -271,9 +271,16 @@ INNER = event_bytes(EventType.TABLE_MAP, table_map(*FULL), checksum=False) + eve
 )
 
 
+EVENT = event_bytes(EventType.ROWS_QUERY, bytes(50 - 19), checksum=False)
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
 @pytest.mark.parametrize("compression", [0, 255])
 def test_a_compressed_transaction_has_its_events(compression: int) -> None:
-    payload = pa.Codec("zstd").compress(INNER, asbytes=True) if compression == 0 else INNER
+    payload = zstd(INNER) if compression == 0 else INNER
     event = payload_event(payload, compression=compression, size=len(INNER))
     maps, rows = expand(event)
     assert parse_table_map(maps).shape.table == "t"
@@ -285,6 +292,9 @@ def test_a_compressed_transaction_has_its_events(compression: int) -> None:
     [
         (b"not zstd", 0, CorruptData, "cannot read a compressed transaction"),
         (b"x", 3, Unsupported, "compression type 3 is unknown"),
+        (zstd(EVENT), 0, CorruptData, "expected 100 bytes, got 50"),
+        (zstd(3 * EVENT), 0, CorruptData, "expected 100 bytes, got more"),
+        (zstd(2 * EVENT)[:-1], 0, CorruptData, "cannot read a compressed transaction"),
     ],
 )
 def test_a_compressed_transaction_that_cannot_be_read(

@@ -6,8 +6,9 @@ import json
 import resource
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.cdc.pipeline.conftest import Follower, Origin
@@ -16,7 +17,9 @@ from tests.cdc.source_logs import only_mysql, with_files
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.column_types import TypeMapping
+from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.source.log_batches import BatchLimits
 
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, v INT)"
 ROW_BYTES = 1_000
@@ -196,6 +199,32 @@ def test_transactions_that_are_larger_than_the_memory(
     follower.check("texts")
     # 100 MB of the log, and a fraction of it in memory.
     assert large < 2 * small, (small, large)
+
+
+def test_compressed_transactions_are_not_inflated_in_memory(origin: Origin) -> None:
+    origin.run("CREATE TABLE texts (id INT PRIMARY KEY, v LONGTEXT)")
+    is_mysql = origin.server.flavour == "mysql"
+    setting = "SESSION binlog_transaction_compression" if is_mysql else "GLOBAL log_bin_compress"
+    values = ", ".join(f"({key}, REPEAT(LPAD({key}, 32, 'x'), 300))" for key in range(6000))
+    with closing(MySQLSource(origin.address)) as source:
+        start = source.position()
+        origin.run(f"SET {setting} = ON")
+        try:
+            # An event that is larger than what is inflated at a time, and many small ones.
+            origin.run("BEGIN", "INSERT INTO texts VALUES (-1, REPEAT('y', 10000000))")
+            origin.run(f"INSERT INTO texts VALUES {values}", "COMMIT")
+        finally:
+            origin.run(f"SET {setting} = OFF")
+        with closing(source.open_log(start, 1 << 20, lambda _: True)) as reader:
+            reader.follow({origin.table("texts"): None})
+            tracemalloc.start()
+            try:
+                batch = reader.read_batch(BatchLimits(60, bytes=1))
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert batch.size > 6000 * 32 * 300 + 10_000_000
+    assert peak < batch.size * 0.7, (peak, batch.size)
 
 
 @contextmanager

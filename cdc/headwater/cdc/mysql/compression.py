@@ -7,17 +7,26 @@ inside are the same as without compression, so everything else reads what comes 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from headwater.cdc.mysql.events import Event, EventDecoder, EventType, read_packed_integer
+from headwater.cdc.mysql.events import (
+    HEADER,
+    HEADER_BYTES,
+    Event,
+    EventDecoder,
+    EventType,
+    read_packed_integer,
+)
 from headwater.storage.errors import CorruptData, Unsupported
 
 # Fields of a TRANSACTION_PAYLOAD event, and its compression types.
 _END_OF_FIELDS, _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = range(4)
 _ZSTD, _NO_COMPRESSION = 0, 255
+# How much of a transaction is inflated at a time; more where an event is larger.
+_PIECE_BYTES = 4 << 20
 # The first byte of a value of MariaDB: not compressed, or zlib with these bits.
 _NOT_COMPRESSED, _ZLIB, _RAW_DEFLATE, _SIZE_BYTES = 0x00, 0x80, 0x08, 0x07
 
@@ -55,19 +64,26 @@ def inflate_value(value: bytes, column: str) -> bytes:
     )
 
 
-def expand(event: Event) -> Iterator[Event]:
+def expand(
+    event: Event, store: Callable[[memoryview], memoryview] = lambda data: data
+) -> Iterator[Event]:
     """Yield an event without compression: all events of a compressed transaction, else one event.
 
     The events of a transaction are followed by none of their own end positions; the transaction
     ends where `event` does.
+
+    Args:
+        event: The event.
+        store: Keeps inflated bytes, in memory or elsewhere.
 
     Raises:
         CorruptData: The compressed bytes cannot be read.
         Unsupported: The compression is unknown.
     """
     if event.type is EventType.TRANSACTION_PAYLOAD:
-        payload = _transaction_payload(event)
-        yield from EventDecoder(f"a transaction of {len(payload)} bytes").frame(payload)
+        decoder = EventDecoder("a compressed transaction")
+        for events in _transaction_payload(event):
+            yield from decoder.frame(store(memoryview(events)))
         return
     type_ = _MARIADB_TYPES.get(event.type)
     if type_ is None:
@@ -76,10 +92,11 @@ def expand(event: Event) -> Iterator[Event]:
     start = _query_start(event.body) if type_ is EventType.QUERY else _rows_start(event, type_)
     body = bytes(event.body[:start]) + _inflate(event.body[start:])
     size = event.size - len(event.body) + len(body)
-    yield event._replace(type=type_, body=memoryview(body), size=size)
+    yield event._replace(type=type_, body=store(memoryview(body)), size=size)
 
 
-def _transaction_payload(event: Event) -> bytes:
+def _transaction_payload(event: Event) -> Iterator[bytes | memoryview]:
+    """Yield the events of a compressed transaction, some at a time."""
     fields = {_COMPRESSION: _NO_COMPRESSION}
     offset = 0
     while True:
@@ -96,19 +113,62 @@ def _transaction_payload(event: Event) -> bytes:
             f"{len(payload)}; read the log again from its source"
         )
     if fields[_COMPRESSION] == _NO_COMPRESSION:
-        return bytes(payload)
+        yield payload
+        return
     if fields[_COMPRESSION] != _ZSTD or _UNCOMPRESSED_SIZE not in fields:
         raise Unsupported(
             f"cannot read a compressed transaction: compression type {fields[_COMPRESSION]} is "
             "unknown; set the source's binlog_transaction_compression to OFF"
         )
     try:
-        data = pa.Codec("zstd").decompress(payload, fields[_UNCOMPRESSED_SIZE], asbytes=True)
+        yield from _inflated_events(payload, fields[_UNCOMPRESSED_SIZE])
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptData(
             f"cannot read a compressed transaction: {error}; read the log again from its source"
         ) from error
-    return bytes(data)
+
+
+def _inflated_events(payload: memoryview, size: int) -> Iterator[bytes]:
+    """Inflate events, some at a time.
+
+    Args:
+        payload: The compressed events.
+        size: How many bytes they have without compression.
+    """
+    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(payload)), "zstd")
+    rest, left = b"", size
+    while left:
+        wanted = max(_PIECE_BYTES, _next_size(rest) - len(rest))
+        piece = stream.read(min(left, wanted))
+        if not piece:
+            break
+        left -= len(piece)
+        data = rest + piece
+        end = _end_of_events(data) if left else len(data)
+        rest = data[end:]
+        if end:
+            yield data[:end]
+    if left or stream.read(1):
+        raise CorruptData(
+            f"cannot read a compressed transaction: expected {size} bytes, got "
+            f"{f'{size - left}' if left else 'more'}; read the log again from its source"
+        )
+
+
+def _next_size(data: bytes, start: int = 0) -> int:
+    """How many bytes the event has that begins at an offset; those of a header if not known."""
+    if len(data) - start < HEADER_BYTES:
+        return HEADER_BYTES
+    # Smaller ones are corrupt, which their decoder says.
+    return max(HEADER_BYTES, int(HEADER.unpack_from(data, start)[3]))
+
+
+def _end_of_events(data: bytes) -> int:
+    """Where the last whole event ends."""
+    end = 0
+    while end + (size := _next_size(data, end)) <= len(data):
+        end += size
+    return end
 
 
 def _query_start(body: memoryview) -> int:

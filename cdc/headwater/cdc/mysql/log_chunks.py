@@ -61,6 +61,12 @@ class LogChunks:
         """Keep bytes of rows until their batch is committed."""
         return data if self.kept < self._memory_bytes else self._row_buffer.store(data)
 
+    def store_events(self, data: bytes | memoryview) -> memoryview:
+        """Keep bytes of events until their transaction is read."""
+        if self.kept < self._memory_bytes:
+            return memoryview(data)
+        return self._event_buffer.store(data)
+
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
         self.kept = 0
@@ -78,9 +84,7 @@ class LogChunks:
         """
         while True:
             for chunk in self._chunks:
-                if self.kept < self._memory_bytes:
-                    return chunk
-                return LogChunk(self._event_buffer.store(chunk.data), chunk.gap)
+                return LogChunk(self.store_events(chunk.data), chunk.gap)
             if self.ended:
                 return None
             wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()

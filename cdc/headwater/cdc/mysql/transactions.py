@@ -419,7 +419,7 @@ class MySQLLogReader:
         self._offset = event.end_position or self._offset
         if kind in _COMPRESSED:
             done = None
-            for inner in expand(event):
+            for inner in expand(event, self._chunks.store_events):
                 ended = self._read(inner)
                 if ended is not None:
                     ended.timestamp, done = inner.timestamp, ended
