@@ -8,6 +8,7 @@ from tests.cdc.source_logs import MARIADB, MYSQL_FILES, only_mysql, with_files
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.storage.errors import Invalid
 
 DOCUMENTS = (
     "CREATE TABLE documents (id INT PRIMARY KEY, title VARCHAR(30) NOT NULL DEFAULT 'none', "
@@ -175,3 +176,31 @@ def test_a_rolled_back_transaction_with_other_engines(origin: Origin, follower: 
     )
     follower.once()
     follower.check("documents", "notes")
+
+
+@with_files
+def test_events_that_the_server_lost(origin: Origin, follower: Follower) -> None:
+    """A statement that does not fit into the cache of the log has changed rows nonetheless."""
+    origin.run("CREATE TABLE notes (id INT PRIMARY KEY, v LONGTEXT) ENGINE = MyISAM")
+    follower.once()
+    values = ", ".join(f"({key}, REPEAT('x', 1000))" for key in range(100))
+    ((size,),) = origin.server.rows("SELECT @@GLOBAL.max_binlog_stmt_cache_size")
+    origin.run("SET GLOBAL max_binlog_stmt_cache_size = 4096")
+    try:
+        with pytest.raises(Invalid, match="max_binlog_stmt_cache_size"):
+            origin.session(f"INSERT INTO notes VALUES {values}")
+    finally:
+        origin.run(f"SET GLOBAL max_binlog_stmt_cache_size = {size}")
+    assert origin.server.rows("SELECT COUNT(*) FROM notes") != [(0,)]
+    follower.once()
+    origin.run("INSERT INTO documents (id) VALUES (70)")
+    follower.once()
+    follower.check("notes", "documents")
+    positions = set()
+    for key in range(71, 74):
+        origin.run(f"INSERT INTO documents (id) VALUES ({key})")
+        follower.once()
+        positions.add(follower.states()["notes"].position)
+    follower.check("notes", "documents")
+    # They were read again once, although MariaDB sends its report to each reader of the file.
+    assert len(positions) == 1

@@ -72,6 +72,7 @@ _XA = re.compile(
 )
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _MAX_KNOWN_MAPS = 4096
+_LOST_EVENTS = "the source reports that its log lost events"
 
 
 class _MappedTable:
@@ -128,6 +129,37 @@ class _Transaction:
         return tables if self.xa is None else tables | self.xa.tables
 
 
+class _Incidents:
+    """Incidents of MariaDB, which have no GTID: each is a part of the transaction after it.
+
+    The server sends those of a file again wherever a reader begins in it. One that was read before
+    is told by transactions that are left out between it and the next one.
+    """
+
+    def __init__(self) -> None:
+        # Where the last one ends, with other events that follow it without transactions.
+        self._end: int | None = None
+        self._is_in_other_file = False
+
+    def add(self, event: Event) -> None:
+        """Take an incident."""
+        self._end, self._is_in_other_file = event.end_position, False
+
+    def passed(self, event: Event) -> None:
+        """Take another event that is not of a transaction."""
+        if event.type is _T.ROTATE:
+            self._is_in_other_file = True
+        elif self._end == event.end_position - event.size:
+            self._end = event.end_position
+
+    def is_before(self, event: Event) -> bool:
+        """Whether an incident is a part of the transaction that an event begins."""
+        end, self._end = self._end, None
+        return end is not None and (
+            self._is_in_other_file or end == event.end_position - event.size
+        )
+
+
 class MySQLLogReader:
     """Reads a log, batch by batch.
 
@@ -164,6 +196,7 @@ class MySQLLogReader:
         self._position = start
         self._events: Iterator[Event] = iter(())
         self._open: _Transaction | None = None
+        self._incidents = _Incidents()
         # Read, but of the next batch.
         self._held: deque[_Transaction] = deque()
         self._tables: Collection[TableName] = ()
@@ -425,6 +458,7 @@ class MySQLLogReader:
                     ended.timestamp, done = inner.timestamp, ended
             return done
         if kind in _SILENT or not isinstance(kind, EventType):
+            self._incidents.passed(event)
             if kind is _T.ROTATE:
                 self._file, self._offset = parse_rotation(event)
             elif kind is _T.FORMAT_DESCRIPTION:
@@ -437,6 +471,11 @@ class MySQLLogReader:
                     "log again"
                 )
             self._open = self._begun(event)
+            if self._incidents.is_before(event):
+                self._open.rereads[None] = _LOST_EVENTS
+            return None
+        if transaction is None and kind is _T.INCIDENT:
+            self._incidents.add(event)
             return None
         if transaction is None:
             raise CorruptData(
@@ -541,7 +580,7 @@ class MySQLLogReader:
             transaction.rereads[None] = "a session with binlog_format=STATEMENT loaded a file"
             return None
         if kind is _T.INCIDENT:
-            transaction.rereads[None] = "the source reports that its log lost events"
+            transaction.rereads[None] = _LOST_EVENTS
             return self._end(transaction)
         raise Unsupported(
             f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or read "
