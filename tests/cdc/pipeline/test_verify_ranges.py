@@ -138,6 +138,32 @@ def test_a_difference_among_many_changes_is_found(
     assert follower.verify(executor)["t"].is_equal
 
 
+@pytest.mark.parametrize("change", ["INSERT INTO u VALUES (1)", "UPDATE t SET v = 3 WHERE id = 1"])
+@pytest.mark.parametrize("executor", [None, LocalExecutor(2)], ids=["process", "tasks"])
+def test_a_key_that_the_lake_has_twice_differs_whatever_the_log_has(
+    origin: Origin, follower: Follower, executor: Executor | None, change: str
+) -> None:
+    origin.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE u (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 2), (2, 2), (3, 2)",
+    )
+    follower.once()
+    # A table without a key has each row that is written.
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32())])
+    follower.lake.drop_table("lake.t")
+    table = follower.lake.create_table("lake.t", schema)
+    table.write({"id": [1, 1, 2, 3, 3], "v": [1, 2, 2, 2, 2]})
+    origin.run(change)
+    verdict = follower.verify(executor)["t"]
+    assert verdict.problem is None
+    assert {(row["id"], row["difference"]) for row in verdict.differences.to_pylist()} == {
+        (1, "different"),
+        (1, "duplicated in the lake"),
+        (3, "duplicated in the lake"),
+    }
+
+
 @pytest.mark.parametrize(
     ("batches", "pieces"),
     [
