@@ -191,6 +191,23 @@ class PausingLake(EndingLake):
             self.pauses.pop()()
 
 
+def test_a_lake_that_is_gone_while_another_table_is_read(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t", "INSERT INTO u SELECT * FROM t")
+    lake = follower.lake
+
+    def go() -> None:
+        raise Unavailable("the lake is not there")
+
+    PausingLake.pauses = [go]
+    follower.lake = PausingLake(lake, "table", "lake.u")  # type: ignore[assignment]
+    follower.once()
+    follower.lake = lake
+    assert not PausingLake.pauses
+    follower.check("t", "u")
+
+
 def test_a_process_that_truncates_after_another_has_gone_on(
     origin: Origin, follower: Follower
 ) -> None:

@@ -101,14 +101,11 @@ class BatchCommit:
         self._properties: dict[str, str] = {}
 
     def __enter__(self) -> Self:
-        # Rows that are read wait for the writer, and a table has one writer at a time.
-        read: set[str] = set()
-        for name, state in self._states.items():
-            if len(self._parts) == self._settings.writers and not self._is_repeated:
-                break
-            if self._reads(state) and state.target not in read:
-                read.add(state.target)
-                self._begin(name, state)
+        with ExitStack() as begun:
+            # Parts that run wait for the log's rows, also where a later one cannot begin.
+            begun.push(self)
+            self._begin_reads()
+            begun.pop_all()
         return self
 
     def __exit__(
@@ -282,6 +279,17 @@ class BatchCommit:
         for name, part in self._parts.items():
             if part.feed is not None:
                 self._outcome.reads[name] = part.feed.result()
+
+    def _begin_reads(self) -> None:
+        """Begin to read ranges."""
+        # Rows that are read wait for the writer, and a table has one writer at a time.
+        read: set[str] = set()
+        for name, state in self._states.items():
+            if len(self._parts) == self._settings.writers and not self._is_repeated:
+                break
+            if self._reads(state) and state.target not in read:
+                read.add(state.target)
+                self._begin(name, state)
 
     def _reads(self, state: TableState) -> bool:
         reading = state.reading
