@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.running_changes import follow_changes
+from tests.cdc.pipeline.test_interruptions import ends
 from tests.cdc.source_logs import only_mariadb
 
 from headwater.cdc.pipeline.state import TablePhase
@@ -127,6 +128,64 @@ def test_a_parent_whose_rows_cannot_be_deleted(origin: Origin, follower: Followe
     )
     follower.once()
     follower.check(*ALL, "tags")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DELETE FROM customers WHERE id = 4"],
+        ["UPDATE customers SET code = 'dd' WHERE id = 4"],
+        ["UPDATE customers SET id = 5 WHERE id = 4", "DELETE FROM customers WHERE id = 5"],
+    ],
+)
+def test_a_parent_whose_rows_came_in_the_batch_in_which_parts_of_them_are_logged(
+    origin: Origin, follower: Follower, statements: list[str]
+) -> None:
+    origin.run("INSERT INTO customers VALUES (4, 'd', 'Dan')", "INSERT INTO notes VALUES (4, 'd')")
+    origin.session("SET SESSION binlog_row_image = 'MINIMAL'", *statements)
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_value_that_a_parent_has_within_a_batch(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "UPDATE customers SET code = 'z' WHERE id = 1",
+        "INSERT INTO notes VALUES (5, 'z')",
+    )
+    origin.session("SET SESSION binlog_row_image = 'MINIMAL'", "DELETE FROM customers WHERE id = 1")
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_parent_that_is_read_behind_parts_of_its_rows(origin: Origin, follower: Follower) -> None:
+    minimal = "SET SESSION binlog_row_image = 'MINIMAL'"
+    origin.session(minimal, "UPDATE customers SET name = 'Anna' WHERE id = 1")
+    ends(follower, "write", "customers")
+    # The row is read when it has lost the code already.
+    origin.session(minimal, "UPDATE customers SET code = 'aa' WHERE id = 1")
+    follower.once()
+    follower.check(*ALL)
+
+
+def test_a_grandparent_of_rows_of_which_parts_are_logged(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(
+        "ALTER TABLE orders ADD label VARCHAR(10)",
+        "UPDATE orders SET label = CONCAT('o', id)",
+        "ALTER TABLE orders MODIFY label VARCHAR(10) NOT NULL, ADD UNIQUE (label)",
+        "CREATE TABLE marks (id INT PRIMARY KEY, label VARCHAR(10), "
+        "FOREIGN KEY (label) REFERENCES orders (label) ON DELETE CASCADE)",
+        "INSERT INTO marks VALUES (1, 'o10'), (2, 'o20'), (3, 'o30')",
+    )
+    follower.once()
+    origin.session(
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE orders SET customer = 2 WHERE id = 10",
+        "DELETE FROM customers WHERE id = 2",
+    )
+    follower.once()
+    follower.check(*ALL, "marks")
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])

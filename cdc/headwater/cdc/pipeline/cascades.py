@@ -254,16 +254,39 @@ class _Search:
                 return
             values = [_values_gone(frame, columns), partial.select(columns)]
             if len(partial):
-                # What the log lacks of them is as it was before the batch.
-                key = list(self._cascades.lake_table(parent, self._states).primary_key)
-                stored = self._cascades.stored(
-                    parent, self._states, [*dict.fromkeys(key + columns)]
-                )
-                changed = partial.select(key).unique()
-                values += [
-                    part.join(changed, on=key, how="semi").select(columns) for part in stored
-                ]
+                before = self._values_before(parent, columns, frame, partial)
+                if before is None:
+                    reason = (
+                        f"a session wrote parts of rows of {parent}, whose values are not known"
+                    )
+                    self.read_again(parent, reason)
+                    return
+                values += before
             self._follow(action, pl.concat(values).drop_nulls().unique())
+
+    def _values_before(
+        self,
+        parent: TableName,
+        columns: Sequence[str],
+        frame: pl.DataFrame,
+        partial: pl.DataFrame,
+    ) -> list[pl.DataFrame] | None:
+        """What rows may have had in columns that the log lacks; None if that is not known."""
+        table = self._cascades.lake_table(parent, self._states)
+        key = list(table.primary_key)
+        if set(columns) <= set(key):
+            return []
+        changed = _changed_keys(partial, table, columns)
+        if changed.is_empty():
+            return []
+        is_inserted = partial[ROW_KIND_COLUMN] == int(RowKind.INSERT)
+        inserted = partial.filter(is_inserted).join(changed, on=key, how="semi")
+        if self._states[parent].is_ahead or len(inserted):
+            # The lake does not have the rows as they were before they changed.
+            return None
+        names = [*dict.fromkeys([*key, *columns])]
+        frames = [*self._cascades.stored(parent, self._states, names), frame.select(names)]
+        return [rows.join(changed, on=key, how="semi").select(columns) for rows in frames]
 
     def read_again(self, parent: TableName, reason: str) -> None:
         """Read all tables again whose rows go with those of a table."""
@@ -303,18 +326,16 @@ class _Search:
         ]
         wanted = values.rename(dict(zip(values.columns, action.columns, strict=True)))
         hits = [frame.join(wanted, on=list(action.columns), how="semi") for frame in frames]
-        rows = pl.concat(hits).unique() if hits else pl.DataFrame()
-        if rows.is_empty():
-            return
-        keys = rows.select(key).unique()
+        keys = pl.concat(hits).select(key).unique()
         known = self._keys.get(child)
         if known is not None:
-            before = pl.DataFrame(known)
-            keys = keys.join(before, on=key, how="anti")
-            if keys.is_empty():
-                return
-            rows = rows.join(keys, on=key, how="semi")
-            keys = pl.concat([before, keys])
+            keys = keys.join(pl.DataFrame(known), on=key, how="anti")
+        if keys.is_empty():
+            return
+        # Also what they had besides these values, which parts of rows lack.
+        rows = pl.concat(frame.join(keys, on=key, how="semi") for frame in frames)
+        if known is not None:
+            keys = pl.concat([pl.DataFrame(known), keys])
         self._keys[child] = keys.to_arrow()
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
@@ -325,6 +346,24 @@ def _children(actions: Sequence[ForeignKeyAction], parent: TableName) -> frozens
     """The tables whose rows any change of a parent's rows may change."""
     columns = {name for key in actions if key.parent == parent for name in key.parent_columns}
     return affected_children(actions, parent, is_deleted=True, updated=columns)
+
+
+def _changed_keys(
+    partial: pl.DataFrame, table: SourceTable, columns: Sequence[str]
+) -> pl.DataFrame:
+    """The keys that rows had which may have lost values that the log lacks."""
+    kind = pl.col(ROW_KIND_COLUMN)
+    # A value that an update leaves as it is is null after it, as one is that it makes null.
+    is_nullable = any(column.type.nullable for column in table.columns if column.name in columns)
+    is_changed = pl.any_horizontal(
+        pl.lit(value=is_nullable),
+        *(pl.col(name).shift(-1).is_not_null() for name in columns),
+        # The row has its values under another key from then on.
+        *(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in table.primary_key),
+    )
+    is_gone = (kind == int(RowKind.DELETE)) | ((kind == int(RowKind.UPDATE_BEFORE)) & is_changed)
+    lacks = pl.any_horizontal(pl.col(name).is_null() for name in columns)
+    return partial.filter(is_gone & lacks).select(table.primary_key).unique()
 
 
 def _values_gone(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
