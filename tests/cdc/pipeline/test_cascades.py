@@ -188,6 +188,21 @@ def test_a_grandparent_of_rows_of_which_parts_are_logged(
     follower.check(*ALL, "marks")
 
 
+def test_a_parent_that_is_committed_and_whose_rows_are_logged_in_part(
+    origin: Origin, follower: Follower
+) -> None:
+    follower.change(writers=1)
+    origin.session(
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "DELETE FROM customers WHERE id = 1",
+        "UPDATE customers SET code = 'bb' WHERE id = 2",
+    )
+    ends(follower, "write", "notes")
+    assert [row["id"] for row in follower.rows("customers")] == [2, 3]
+    follower.once()
+    follower.check(*ALL)
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_parent_that_a_prepared_transaction_changes(
     origin: Origin, follower: Follower, end: str

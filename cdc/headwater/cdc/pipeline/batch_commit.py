@@ -259,8 +259,8 @@ class BatchCommit:
         """The tables whose part an earlier process has committed, if that matters."""
         if not self._is_repeated or not batch.rows:
             return frozenset()
-        children = self._cascades.children(self._states)
-        return frozenset(name for name in children if self._is_committed(name))
+        related = self._cascades.related(self._states)
+        return frozenset(name for name in related if self._is_committed(name))
 
     def _is_committed(self, name: TableName) -> bool:
         try:

@@ -116,6 +116,13 @@ class Cascades:
         children = frozenset(action.child for action in self._read(states))
         return frozenset(name for name in children if name in states and states[name].is_followed)
 
+    def related(self, states: States) -> frozenset[TableName]:
+        """The followed tables whose rows foreign keys change, and their followed parents."""
+        if not self._is_needed:
+            return frozenset()
+        names = {name for action in self._read(states) for name in (action.child, action.parent)}
+        return frozenset(name for name in names if name in states and states[name].is_followed)
+
     def columns(self, name: TableName, states: States) -> Sequence[str]:
         """The columns by which rows of a table are found; none if no foreign key changes them."""
         if not self._is_needed:
@@ -281,7 +288,7 @@ class _Search:
             return []
         is_inserted = partial[ROW_KIND_COLUMN] == int(RowKind.INSERT)
         inserted = partial.filter(is_inserted).join(changed, on=key, how="semi")
-        if self._states[parent].is_ahead or len(inserted):
+        if self._states[parent].is_ahead or parent in self._committed or len(inserted):
             # The lake does not have the rows as they were before they changed.
             return None
         names = [*dict.fromkeys([*key, *columns])]
