@@ -131,6 +131,27 @@ def test_between_the_commits_of_two_tables(origin: Origin, follower: Follower) -
     follower.check("t", "u")
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_planned_batch_whose_table_is_dropped_from_the_lake(
+    origin: Origin, follower: Follower, is_read: bool
+) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t")
+    if not is_read:
+        follower.once()
+    follower.change(writers=1)
+    origin.run("INSERT INTO u SELECT * FROM t", "UPDATE t SET a = 9")
+    ends(follower, "write", "t")
+    follower.lake.drop_table("lake.t")
+    follower.once()
+    follower.check("u")
+    assert follower.phases() == {"t": TablePhase.QUARANTINED, "u": TablePhase.STREAMING}
+    reason = follower.states()["t"].reason
+    assert reason is not None and "lake.t" in reason and "does not exist" in reason
+    follower.resnapshot("t")
+    follower.once()
+    follower.check("t", "u")
+
+
 @with_files
 def test_a_planned_range_whose_table_changes(origin: Origin, follower: Follower) -> None:
     origin.run(TABLE, ROWS)

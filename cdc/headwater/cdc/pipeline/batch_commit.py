@@ -97,6 +97,8 @@ class BatchCommit:
         self._open = ExitStack()
         self._running: dict[TableName, Future[int]] = {}
         self._outcome = Outcome()
+        # Tables that the lake does not have any more, with the reason.
+        self._absent: dict[TableName, str] = {}
         # Filled in when the batch's end is known, before anything is committed.
         self._properties: dict[str, str] = {}
 
@@ -240,6 +242,9 @@ class BatchCommit:
                 self._outcome.failures[name] = error.message
         if gone is not None:
             raise gone
+        if not batch.changes:
+            # Else the earlier process has committed all of it, and applied its statement.
+            self._outcome.failures.update(self._absent)
         if self._is_repeated:
             self._note_repeated_reads()
         return self._outcome
@@ -306,9 +311,9 @@ class BatchCommit:
             raise Unavailable(error.message) from error
         except HeadwaterError as error:
             if isinstance(error, NotFound) and self._is_repeated:
-                # The earlier process has committed all of it, and applied its statement.
-                return
-            self._outcome.failures[name] = error.message
+                self._absent[name] = error.message
+            else:
+                self._outcome.failures[name] = error.message
             return
         if part is not None:
             self._run(name, part)
