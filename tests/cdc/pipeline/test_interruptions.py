@@ -151,6 +151,32 @@ def test_a_planned_batch_whose_table_is_dropped_from_the_lake(
     follower.check("t", "u")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["INSERT INTO t VALUES (4, 4, 4, 'v')", "TRUNCATE TABLE t", "ALTER TABLE t ADD d INT"],
+)
+def test_a_table_that_somebody_makes_again_meanwhile(
+    origin: Origin, follower: Follower, statement: str
+) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t")
+    follower.once()
+    rows = follower.lake.table("lake.t").scan().to_arrow()
+    follower.lake.drop_table("lake.t")
+    other = follower.lake.create_table("lake.t", rows.schema, primary_keys=["id"])
+    other.write({"id": [7], "a": [0], "b": [0], "c": ["own"]})
+    origin.run(statement, "INSERT INTO u (id) VALUES (1)")
+    follower.once()
+    follower.check("u")
+    state = follower.states()["t"]
+    assert state.phase is TablePhase.QUARANTINED
+    assert "table lake.t is not the one that the pipeline wrote" in str(state.reason)
+    assert [row["c"] for row in follower.rows("t")] == ["own"]
+    follower.lake.drop_table("lake.t")
+    follower.resnapshot("t")
+    follower.once()
+    follower.check("t", "u")
+
+
 @with_files
 def test_a_planned_range_whose_table_changes(origin: Origin, follower: Follower) -> None:
     origin.run(TABLE, ROWS)

@@ -332,13 +332,13 @@ class BatchCommit:
     def _begin_snapshot(self, name: TableName, reader: LogReader, batch: LogBatch) -> None:
         state = self._states[name]
         source_table = state.source_table(name)
-        table = self._targets.open(state.target)
+        table = self._targets.own(state.target, name)
         mapping = self._targets.mapping(state.target, source_table)
         read = self._open.enter_context(self._source.exact_read(reader, batch, source_table))
         self._run(name, AppendPart(table, mapping, self._settings, read))
 
     def _part(self, name: TableName, state: TableState, *, reads: bool) -> BatchPart | None:
-        table = self._targets.open(state.target)
+        table = self._targets.own(state.target, name)
         source_table = state.source_table(name)
         if self._is_repeated and self._is_committed(name):
             # Whether and when the earlier process read single keys is not known.

@@ -129,15 +129,12 @@ class CatchingUp:
         """Check that the lake's table is the pipeline's; one that is gone is created again.
 
         Raises:
-            Conflict: It is another one.
+            Invalid: It is another one.
         """
-        if not self._targets.exists(state.target):
+        if self._targets.exists(state.target):
+            self._targets.own(state.target, name)
+        else:
             self._targets.create(state.target, state.source_table(name))
-        elif not self._targets.is_own(state.target):
-            raise Conflict(
-                f"table {state.target} is not the one that the pipeline wrote; drop or rename it, "
-                f"and read the table again: headwater cdc resnapshot {name}"
-            )
 
     def _forget(self, name: TableName) -> None:
         """End a table's reader: its next part begins where the table's state says."""

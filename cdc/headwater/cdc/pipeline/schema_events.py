@@ -218,7 +218,7 @@ class SchemaEvents:
                 f"the primary key of {name} changed; replace the lake's table: headwater cdc "
                 f"resnapshot {name} --replace"
             )
-        table, number = self._targets.open(state.target), str(event.number)
+        table, number = self._targets.own(state.target, name), str(event.number)
         layout = self._settings.layout.layout(name)
         if layout.is_merged:
             self._unite(event, state, old, result)

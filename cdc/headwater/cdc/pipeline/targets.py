@@ -23,7 +23,7 @@ from headwater.cdc.sink.target_tables import (
 )
 from headwater.cdc.sink.united_schemas import uniting_changes
 from headwater.client.lake import Lake
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.schema.change import SchemaChange, SetOption
 
@@ -67,6 +67,25 @@ class Targets:
         if target not in self._tables:
             self._tables[target] = self._lake.table(target)
         return self._tables[target]
+
+    def own(self, target: str, source: TableName) -> Table:
+        """A table that is written to for a source's.
+
+        Raises:
+            NotFound: Somebody dropped it.
+            Invalid: Somebody made it again: it has none of the rows.
+        """
+        help_ = f"read the table again: headwater cdc resnapshot {source}"
+        try:
+            table = self.open(target)
+        except NotFound as error:
+            raise NotFound(f"{error.message}: somebody dropped it; {help_}") from error
+        if table.schema.options.get(_PIPELINE_OPTION) != self._settings.name:
+            raise Invalid(
+                f"table {target} is not the one that the pipeline wrote; drop or rename it, and "
+                f"{help_}"
+            )
+        return table
 
     def forget(self, target: str) -> None:
         """Read a table again when it is opened next: somebody else may have changed it."""
@@ -179,7 +198,7 @@ class Targets:
         The user is another one than that of its rows, as the batch may have some of these.
         """
         user = f"{self._settings.user(source.name)}-truncate"
-        table = self.open(target)
+        table = self.own(target, source.name)
         if not self._settings.layout.merges:
             table.truncate(commit_user=user, commit_identifier=number, properties=properties)
             return
