@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any, ClassVar
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import with_files
@@ -251,6 +253,35 @@ def test_a_lake_that_is_gone_while_another_table_is_read(
     follower.once()
     follower.lake = lake
     assert not PausingLake.pauses
+    follower.check("t", "u")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [pa.ArrowInvalid("int64 5e18"), OverflowError("too large"), pl.exceptions.ComputeError("no")],
+)
+def test_an_error_that_nobody_has_foreseen_is_of_its_table(
+    origin: Origin, follower: Follower, error: Exception
+) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u LIKE t")
+    follower.once()
+    lake = follower.lake
+
+    def fail() -> None:
+        raise error
+
+    origin.run("UPDATE t SET a = 7", "INSERT INTO u (id) VALUES (1)")
+    PausingLake.pauses = [fail]
+    follower.lake = PausingLake(lake, "write", "lake.t")  # type: ignore[assignment]
+    follower.once()
+    follower.lake = lake
+    follower.check("u")
+    assert follower.phases() == {"t": TablePhase.QUARANTINED, "u": TablePhase.STREAMING}
+    assert f"cannot be written: {type(error).__name__}: {error}" in str(
+        follower.states()["t"].reason
+    )
+    follower.resnapshot("t")
+    follower.once()
     follower.check("t", "u")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
+import polars as pl
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
@@ -34,6 +35,9 @@ from headwater.storage.jobs.stepped_write import can_be_shared
 __all__ = ["BatchCommit", "Outcome", "commit_properties"]
 
 States = Mapping[TableName, TableState]
+
+# Errors of values that nothing has foreseen. They must not end the other tables.
+_UNEXPECTED = (ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError)
 
 
 @dataclass
@@ -240,6 +244,14 @@ class BatchCommit:
                 gone = Unavailable(error.message)
             except HeadwaterError as error:
                 self._outcome.failures[name] = error.message
+            except _UNEXPECTED as error:
+                # An error that came after the commit leaves nothing to do again.
+                if isinstance(error, MemoryError) or self._is_committed(name):
+                    raise
+                self._outcome.failures[name] = (
+                    f"rows of {name} cannot be written: {type(error).__name__}: {error}; read the "
+                    f"table again: headwater cdc resnapshot {name}"
+                )
         if gone is not None:
             raise gone
         if not batch.changes:
