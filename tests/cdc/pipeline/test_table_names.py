@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.source_logs import with_files
+from tests.cdc.waiting import until
 
 from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.model.target_names import TargetNames
 from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.errors import Invalid
 
 TABLE = "(id INT PRIMARY KEY, v INT)"
@@ -85,3 +88,38 @@ def test_other_names_at_a_later_start_are_rejected(origin: Origin, follower: Fol
     origin.run("INSERT INTO a VALUES (2, 2)")
     follower.once()
     assert follower.verify()["a"].is_equal
+
+
+@with_files
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_table_that_gives_its_name_away(
+    origin: Origin, follower: Follower, is_known: bool
+) -> None:
+    """Its rows are followed under its other name, which another table may have had before."""
+    origin.run(f"CREATE TABLE orders {TABLE}", "INSERT INTO orders VALUES (1, 1), (2, 2)")
+    if is_known:
+        origin.run(f"CREATE TABLE orders_2025 {TABLE}", "INSERT INTO orders_2025 VALUES (9, 9)")
+    follower.once()
+    with RunningPipeline(follower.pipeline()) as running:
+
+        def is_followed(table: str) -> bool:
+            phases = follower.phases()
+            settled = {TablePhase.STREAMING, TablePhase.GONE}
+            return phases.get(table) is TablePhase.STREAMING and set(phases.values()) <= settled
+
+        if is_known:
+            origin.run("DROP TABLE orders_2025")
+        origin.run(f"CREATE TABLE orders_new {TABLE}", "INSERT INTO orders_new VALUES (3, 3)")
+        until(lambda: is_followed("orders_new"))
+        origin.run(
+            "RENAME TABLE orders TO orders_2025, orders_new TO orders",
+            "INSERT INTO orders VALUES (4, 4)",
+            "INSERT INTO orders_2025 VALUES (5, 5)",
+            f"CREATE TABLE later {TABLE}",
+        )
+        until(lambda: is_followed("later"))
+        origin.run("UPDATE orders_2025 SET v = v + 1", "INSERT INTO later VALUES (1, 1)")
+        until(lambda: follower.count("later") == 1)
+        running.stop()
+        running.wait(60)
+    follower.check("orders", "orders_2025", "later")

@@ -303,16 +303,17 @@ class SchemaEvents:
                 if state is not None:
                     event.states[old] = unknown_again(state, "another table took its name")
                     event.joining.want(old)
+                if new not in replaced:
+                    self._take_name(event, new, before)
                 continue
             if state is None or state.phase is TablePhase.GONE:
-                if new not in replaced and self._is_followed(event, new):
-                    event.joining.want(new)
+                if new not in replaced:
+                    self._take_name(event, new, before)
                 continue
             if new in replaced or not self._is_followed(event, new) or new in before:
                 event.joining.leave(event.states, old, event.batch.end)
                 if new in before and new not in replaced:
-                    event.states[new] = unknown_again(before[new], "another table took its name")
-                    event.joining.want(new)
+                    self._take_name(event, new, before)
                 continue
             if self._settings.layout.merges:
                 self._move_part(event, old, new, state)
@@ -336,6 +337,13 @@ class SchemaEvents:
             if not before[old].is_followed:
                 event.joining.want(new)
         self._read_misnamed(event, change.tables)
+
+    def _take_name(self, event: _Event, new: TableName, before: States) -> None:
+        """Follow a table under the name that a rename gave it; all of its rows are read."""
+        if new in before:
+            event.states[new] = unknown_again(before[new], "another table took its name")
+        if new in before or self._is_followed(event, new):
+            event.joining.want(new)
 
     def _move_part(self, event: _Event, old: TableName, new: TableName, state: TableState) -> None:
         """Take the rows of a renamed table out of a merged one; they are read by the new name."""
