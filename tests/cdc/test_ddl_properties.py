@@ -115,6 +115,25 @@ def test_nothing_is_guessed(sql: str, tables: list[str], any_table: bool, reason
     assert change.any_table is any_table
 
 
+@pytest.mark.parametrize(
+    ("sql", "changes_rows"),
+    [
+        ("UPDATE orders SET a = 1", True),
+        ("/* app */ INSERT INTO orders VALUES (1)", True),
+        ("SET STATEMENT max_statement_time = 1 FOR DELETE FROM orders", True),
+        ("DELETE o.* FROM orders o", True),
+        ("# app\nUPDATE orders SET a = 'x", True),
+        ("/* app */ ALTER TABLE orders ADD a INT DEFAULT 'x", False),
+        ("/* UPDATE */ FROBNICATE", False),
+        ("ALTER TABLE orders FROBNICATE", False),
+    ],
+)
+def test_statements_that_change_rows_alone(sql: str, changes_rows: bool) -> None:
+    (change,) = interpret(sql, "shop")
+    assert isinstance(change, NotUnderstood)
+    assert change.changes_rows is changes_rows
+
+
 PREFIXES = ["ALTER TABLE t ", "CREATE TABLE t ", "RENAME TABLE ", "DROP ", "SET STATEMENT ", ""]
 KEYWORDS = (
     "ADD COLUMN DROP CHANGE MODIFY RENAME TO AS PARTITION BY CONVERT CHARACTER SET INT NULL NOT "

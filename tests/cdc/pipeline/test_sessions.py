@@ -72,6 +72,27 @@ def test_statements_in_the_log(origin: Origin, follower: Follower) -> None:
     assert set(follower.phases().values()) == {TablePhase.STREAMING}
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "/* app='shop', route=1 */ UPDATE documents SET title = 'new' WHERE id < 5",
+        "-- from the shop\nUPDATE documents SET title = 'new' WHERE id < 5",
+        "/* app */ DELETE d.* FROM documents d WHERE d.id = 9",
+        "/*!50000 UPDATE */ documents SET title = 'new' WHERE id < 5",
+        pytest.param(
+            "SET STATEMENT max_statement_time = 60 FOR UPDATE documents SET title = 'new'",
+            id="SET STATEMENT",
+        ),
+    ],
+)
+def test_statements_behind_other_text(origin: Origin, follower: Follower, statement: str) -> None:
+    if statement.startswith("SET") and origin.server.flavour != "mariadb":
+        pytest.skip("MySQL does not have SET STATEMENT")
+    origin.session("SET SESSION binlog_format = 'STATEMENT'", statement)
+    follower.once()
+    follower.check("documents")
+
+
 @with_files
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> None:

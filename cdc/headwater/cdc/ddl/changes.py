@@ -411,11 +411,13 @@ class NotUnderstood(Change):
         reason: What was not understood, and where.
         names: The tables that it is about as far as it was read.
         any_table: Whether it may be about tables other than `names`.
+        changes_rows: Whether it changes rows alone, and leaves all columns as they are.
     """
 
     reason: str
     names: tuple[TableName, ...] = ()
     any_table: bool = True
+    changes_rows: bool = False
 
     @property
     def tables(self) -> tuple[TableName, ...]:

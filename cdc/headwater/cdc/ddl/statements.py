@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 
 from headwater.cdc.ddl.alter_table import read_alter_table, read_wait
@@ -61,6 +63,8 @@ _ROW_VERBS = (
     "MERGE",
     "DO",
 )
+# The first word behind comments, of text that cannot be split into tokens.
+_FIRST_WORD = re.compile(r"(?:\s+|/\*(?!M?!).*?\*/|(?:#|--(?=\s))[^\n]*\n)*+([A-Za-z]+)", re.DOTALL)
 _SYSTEM_DATABASES = frozenset({"mysql", "sys", "performance_schema", "information_schema"})
 # After one of these words a statement may be about tables that have not been read yet.
 _NAMING = frozenset({"RENAME", "EXCHANGE", "CONVERT", "TABLE", "TABLES", "UNION"})
@@ -91,7 +95,9 @@ def interpret(
     try:
         cursor = Cursor(sql, database, syntax)
     except UnclearSyntaxError as error:
-        return (NotUnderstood(str(error)),)
+        verb = _FIRST_WORD.match(sql)
+        changes_rows = verb is not None and verb[1].upper() in _ROW_VERBS
+        return (NotUnderstood(str(error), changes_rows=changes_rows),)
     try:
         changes = _statement(cursor)
         cursor.expect_end()
@@ -148,12 +154,14 @@ def _row_statement(cursor: Cursor) -> NotUnderstood:
     while cursor.take_any(*modifiers):
         pass
     names: tuple[TableName, ...] = ()
-    if verb in ("INSERT", "UPDATE", "DELETE", "REPLACE") and cursor.at_name():
-        names = (cursor.table(),)
+    if verb in ("INSERT", "UPDATE", "DELETE", "REPLACE"):
+        # What is not a table's name, such as `t.*`, may mean any table.
+        with suppress(UnclearSyntaxError):
+            names = (cursor.table(),)
     is_system = bool(names) and names[0].database.lower() in _SYSTEM_DATABASES
     cursor.skip_to_end()
     reason = f"{verb} changes rows without row events; binlog_format must be ROW in all sessions"
-    return NotUnderstood(reason, names, any_table=not is_system)
+    return NotUnderstood(reason, names, any_table=not is_system, changes_rows=True)
 
 
 def _read_create(cursor: Cursor) -> tuple[Change, ...]:

@@ -41,9 +41,6 @@ from headwater.storage.schema.change import DropColumn, SchemaChange, SetOption
 
 __all__ = ["SchemaEvents"]
 
-_ROW_STATEMENTS = (
-    *("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "MERGE", "DO"),
-)
 _EXCERPT = 120
 
 States = Mapping[TableName, TableState]
@@ -117,13 +114,11 @@ class SchemaEvents:
     # Statements -------------------------------------------------------------------------------
 
     def _not_understood(self, event: _Event, change: NotUnderstood) -> None:
-        words = event.batch.statement.split(None, 1)
-        changes_rows = bool(words) and words[0].upper() in _ROW_STATEMENTS
         for name in _concerned(event.states, change):
             state = event.states[name]
             if not state.is_followed:
                 continue
-            if changes_rows:
+            if change.changes_rows:
                 reason = "a session with binlog_format=STATEMENT changed rows"
                 event.states[name] = read_again(state, reason, event.batch.end)
                 continue
