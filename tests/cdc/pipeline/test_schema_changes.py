@@ -81,6 +81,51 @@ def test_columns_follow(origin: Origin, follower: Follower, statements: tuple[st
     assert follower.phases() == {"t": TablePhase.STREAMING}
 
 
+@pytest.mark.parametrize(
+    ("clauses", "default"),
+    [
+        ("MODIFY b VARCHAR(20)", "latin1"),
+        ("CHANGE b c VARCHAR(20) NOT NULL", "latin1"),
+        ("MODIFY b TEXT", "latin1"),
+        ("MODIFY b VARCHAR(20) ASCII", "utf8mb4"),
+        ("MODIFY b VARCHAR(20) UNICODE", "utf8mb4"),
+        ("CHARACTER SET latin1, MODIFY b VARCHAR(20)", "utf8mb4"),
+    ],
+)
+def test_characters_that_another_character_set_lacks(
+    origin: Origin, follower: Follower, clauses: str, default: str
+) -> None:
+    origin.run(
+        "SET SESSION sql_mode = ''",
+        "CREATE TABLE words (id INT PRIMARY KEY, b VARCHAR(10) CHARACTER SET utf8mb4 NOT NULL) "
+        f"CHARACTER SET {default}",
+        "INSERT INTO words VALUES (1, '日本'), (2, 'été'), (3, '😀')",
+    )
+    follower.once()
+    origin.run(f"ALTER TABLE words {clauses}")
+    follower.once()
+    follower.check("words")
+
+
+@pytest.mark.parametrize("type_", ["ENUM", "SET"])
+def test_names_that_the_default_character_set_lacks(
+    origin: Origin, follower: Follower, type_: str
+) -> None:
+    """The server replaces them in strict sessions, too."""
+    origin.run(
+        f"CREATE TABLE words (id INT PRIMARY KEY, b {type_}('日', 'a') CHARACTER SET utf8mb4) "
+        "CHARACTER SET latin1",
+        "INSERT INTO words VALUES (1, '日'), (2, 'a')",
+    )
+    follower.once()
+    origin.session(
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        f"ALTER TABLE words MODIFY b {type_}('日', 'a')",
+    )
+    follower.once()
+    follower.check("words")
+
+
 def test_comments_follow(origin: Origin, follower: Follower) -> None:
     origin.run("ALTER TABLE t COMMENT = 'all of it', MODIFY a INT COMMENT 'the count'")
     follower.once()

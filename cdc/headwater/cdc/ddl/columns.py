@@ -38,6 +38,8 @@ _LONG_TYPES = (
     ("DOUBLE", "PRECISION"),
 )
 _MODIFIERS = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY", "ASCII", "UNICODE", "BYTE")
+# Modifiers that are character sets, by their names.
+_CHARSETS = {"ASCII": "latin1", "UNICODE": "ucs2"}
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 
 
@@ -88,7 +90,7 @@ def read_column(
 ) -> tuple[ColumnReader, ColumnDefinition]:
     """Read a column definition: name, type, attributes and position."""
     name = cursor.name("a column")
-    reader = ColumnReader(name, _read_type(cursor, name))
+    reader = _read_type(cursor, name)
     while not (cursor.at_any(",", ")", ";", "FIRST", "AFTER") or cursor.at_end()):
         if not _read_attribute(cursor, reader):
             break
@@ -105,7 +107,8 @@ def read_position(cursor: Cursor) -> Position | None:
     return None
 
 
-def _read_type(cursor: Cursor, column: str) -> str:
+def _read_type(cursor: Cursor, column: str) -> ColumnReader:
+    """Read a type with its modifiers."""
     start = cursor.token.start
     for keywords in _LONG_TYPES:
         if cursor.take(*keywords):
@@ -116,9 +119,11 @@ def _read_type(cursor: Cursor, column: str) -> str:
         cursor.advance()
     if cursor.at("("):
         cursor.group()
-    while cursor.take_any(*_MODIFIERS):
-        pass
-    return cursor.text_since(start)
+    values: dict[str, object] = {}
+    while modifier := cursor.take_any(*_MODIFIERS):
+        if modifier in _CHARSETS:
+            values["character_set"] = _CHARSETS[modifier]
+    return ColumnReader(column, cursor.text_since(start), values)
 
 
 def _not_null(cursor: Cursor, reader: ColumnReader) -> None:

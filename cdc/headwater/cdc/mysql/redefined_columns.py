@@ -24,8 +24,17 @@ def charset_of(collation: str | None) -> str | None:
     return None if collation is None else collation.partition("_")[0].lower()
 
 
-def reread_reason(old: SourceColumn, new: SourceColumn, definition: ColumnDefinition) -> str | None:
-    """Why the values of a redefined column may have changed; None if they cannot have."""
+def reread_reason(
+    old: SourceColumn, new: SourceColumn, definition: ColumnDefinition, *, strict: bool
+) -> str | None:
+    """Why the values of a redefined column may have changed; None if they cannot have.
+
+    Args:
+        old: The column before.
+        new: The column after.
+        definition: What the statement states of it.
+        strict: Whether the session rejects text that the column's character set lacks.
+    """
     if new.is_generated:
         return "is generated, and may be computed in another way"
     if definition.auto_increment:
@@ -33,17 +42,24 @@ def reread_reason(old: SourceColumn, new: SourceColumn, definition: ColumnDefini
     before, after = parse_source_type(old.source_type), parse_source_type(new.source_type)
     if not _keeps_type(before, after, charset_of(old.collation)):
         return f"of type {old.source_type} became {new.source_type}"
-    if is_text(after.name) and not _keeps_charset(old, new, definition):
+    if is_text(after.name) and not _keeps_charset(old, new, definition, strict):
         return "may have another character set"
     if not keeps_values(old.type, new.type):
         return f"is {old.type} in the lake and becomes {new.type}"
     return None
 
 
-def _keeps_charset(old: SourceColumn, new: SourceColumn, definition: ColumnDefinition) -> bool:
+def _keeps_charset(
+    old: SourceColumn, new: SourceColumn, definition: ColumnDefinition, strict: bool
+) -> bool:
     before = charset_of(old.collation)
     after = definition.character_set or charset_of(new.collation)
-    if before is None or after is None:
+    if after is None:
+        # It is the table's default. Names of an ENUM or SET that it lacks become question marks
+        # in strict sessions as well.
+        names = parse_source_type(new.source_type).arguments
+        return strict and all(name.isascii() for name in names)
+    if before is None:
         return False
     after = after.lower()
     return before == after or (before in _PARTS_OF_UTF8 and after == "utf8mb4")

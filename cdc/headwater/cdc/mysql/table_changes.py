@@ -1,7 +1,8 @@
 """What a statement makes of a table: its columns, its key, and whether its rows are read again.
 
 The statement states neither the table's character set nor what a column was before. Where its text
-columns all have one collation, this is taken for the table's; a TABLE_MAP shows if it is not.
+columns all have one collation, types are sized as if it were the table's; a TABLE_MAP shows if it
+is not. A column's own collation is known only where it is stated.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def apply_changes(
         mapping: Choices of types in the lake.
         syntax: How the session writes statements; it also decides between MySQL and MariaDB.
         explicit_timestamps: Whether ``explicit_defaults_for_timestamp`` is on; None if unknown.
-        strict: Whether the session's ``sql_mode`` rejects nulls in a column that becomes NOT NULL.
+        strict: Whether the session's ``sql_mode`` rejects nulls in a column that becomes NOT NULL,
+            and text that a character set lacks.
 
     Raises:
         Unsupported: A change is not understood, or does not fit the table.
@@ -245,7 +247,7 @@ class _Draft:
         definition = self._with_nullability(definition)
         new = self._column(definition, old)
         was_nullable = old.type.nullable or TypeMapping.TO_NULLABLE in self._session.mapping
-        reason = reread_reason(old, new, definition)
+        reason = reread_reason(old, new, definition, strict=self._session.strict)
         if reason is not None:
             self._reasons.append(f"column '{new.name}' {reason}")
         elif definition.nullable is False and was_nullable and not self._session.strict:
@@ -272,9 +274,8 @@ class _Draft:
 
     def _column(self, definition: ColumnDefinition, old: SourceColumn | None) -> SourceColumn:
         """A column as a definition has it."""
-        inherited = self._inherited_collation()
         charset = definition.character_set or charset_of(definition.collation)
-        charset = charset or charset_of(inherited)
+        charset = charset or self._likely_charset()
         text = column_type(
             definition.type,
             syntax=self._session.syntax,
@@ -285,8 +286,7 @@ class _Draft:
         if definition.type.upper() == "JSON":
             collation = "utf8mb4_bin" if self._session.syntax.mariadb else None
         elif is_text(source.name):
-            stated = definition.character_set or definition.type.upper().startswith("N")
-            collation = definition.collation or (None if stated else inherited)
+            collation = definition.collation
         return SourceColumn(
             name=definition.name,
             source_type=text,
@@ -299,15 +299,15 @@ class _Draft:
             collation=None if collation is None else collation.lower(),
         )
 
-    def _inherited_collation(self) -> str | None:
-        """The collation of a text column that does not state one, if it is known."""
+    def _likely_charset(self) -> str | None:
+        """The character set of a text column that does not state one, as far as others show it."""
         collations = {
             column.collation
             for column in self._before.columns
             # JSON of MariaDB has its own.
             if column.collation and (column.source_type, column.collation[-4:]) != _MARIADB_JSON
         }
-        return collations.pop() if len(collations) == 1 else None
+        return charset_of(collations.pop()) if len(collations) == 1 else None
 
     def _default(self, definition: ColumnDefinition) -> str | None:
         is_mariadb = self._session.syntax.mariadb
