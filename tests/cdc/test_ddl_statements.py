@@ -60,8 +60,8 @@ def added(*columns: ColumnDefinition, table: str = "orders") -> AddColumns:
     return AddColumns(shop(table), columns)
 
 
-def changed(column: ColumnDefinition, table: str = "orders") -> ChangeColumn:
-    return ChangeColumn(shop(table), column)
+def changed(column: ColumnDefinition, former: str | None = None) -> ChangeColumn:
+    return ChangeColumn(shop("orders"), column, former)
 
 
 def renamed(*pairs: tuple[str, str]) -> RenameTables:
@@ -267,7 +267,9 @@ COLUMNS = [
         "ALTER TABLE `orders` CHANGE `title` `name` varchar(255) DEFAULT 'a' NOT NULL",
         [
             RenameColumns(ORDERS, (("title", "name"),)),
-            changed(col("name", "varchar(255)", default=Default("'a'", "a"), nullable=False)),
+            changed(
+                col("name", "varchar(255)", default=Default("'a'", "a"), nullable=False), "title"
+            ),
         ],
         [ORDERS],
     ),
@@ -276,8 +278,8 @@ COLUMNS = [
         "ALTER TABLE orders CHANGE a b INT, CHANGE b a INT",
         [
             RenameColumns(ORDERS, (("a", "b"), ("b", "a"))),
-            changed(col("b", "INT")),
-            changed(col("a", "INT")),
+            changed(col("b", "INT"), "a"),
+            changed(col("a", "INT"), "b"),
         ],
         [ORDERS],
     ),

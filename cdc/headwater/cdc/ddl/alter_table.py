@@ -190,10 +190,11 @@ class _Clauses:
         conditional = cursor.take("IF", "EXISTS")
         old = cursor.name("a column")
         reader, definition = read_column(cursor, conditional=conditional)
-        if definition.name != old:
-            self._renames.append((old, definition.name))
+        former = None if definition.name == old else old
+        if former is not None:
+            self._renames.append((former, definition.name))
             self._rename_if_exists |= conditional
-        self._redefine(reader, definition)
+        self._redefine(reader, definition, former)
 
     def _modify(self) -> None:
         cursor = self._cursor
@@ -201,8 +202,10 @@ class _Clauses:
         conditional = cursor.take("IF", "EXISTS")
         self._redefine(*read_column(cursor, conditional=conditional))
 
-    def _redefine(self, reader: ColumnReader, definition: ColumnDefinition) -> None:
-        self._columns.append(ChangeColumn(self._table, definition))
+    def _redefine(
+        self, reader: ColumnReader, definition: ColumnDefinition, former: str | None = None
+    ) -> None:
+        self._columns.append(ChangeColumn(self._table, definition, former))
         for key in column_keys([reader]):
             self._add_key(key)
 

@@ -171,9 +171,13 @@ class ChangeColumn(TableChange):
 
     The statement does not state what the column was before. A caller that knows its type, character
     set, nullability and expression to be the same need not read the table again.
+
+    Attributes:
+        former: The name before, where CHANGE states another one; None if the name stays.
     """
 
     definition: ColumnDefinition
+    former: str | None = None
 
     @property
     def tables_to_reread(self) -> tuple[TableName, ...]:

@@ -136,8 +136,8 @@ class _Draft:
                     self._drop(column, if_exists)
             case RenameColumns(renames=renames, if_exists=if_exists):
                 self._rename(renames, if_exists)
-            case ChangeColumn(definition=definition):
-                self._change(definition)
+            case ChangeColumn():
+                self._change(change)
             case ChangeDefault():
                 self._change_default(change)
             case KeyChange():
@@ -237,8 +237,11 @@ class _Draft:
         self._key = [renames.get(column, column) for column in self._key]
         self._names = {old: renames.get(now, now) for old, now in self._names.items()}
 
-    def _change(self, definition: ColumnDefinition) -> None:
-        if definition.conditional and self._find(definition.name) is None:
+    def _change(self, change: ChangeColumn) -> None:
+        definition = change.definition
+        # IF EXISTS is about the columns before the statement.
+        former = self._find(change.former or definition.name, self._before.columns)
+        if definition.conditional and former is None:
             return
         at = self._index(definition.name)
         old = self._columns[at]
