@@ -10,7 +10,7 @@ import pymysql
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cdc.source_logs import SourceServer
+from tests.cdc.source_logs import SourceServer, only_mariadb
 
 from headwater.cdc.ddl import Syntax, interpret
 from headwater.cdc.model.tables import SourceTable, TableName
@@ -167,6 +167,8 @@ MARIADB_STATEMENTS = [
     "RENAME COLUMN n TO m, MODIFY IF EXISTS m BIGINT FIRST",
     "ALTER COLUMN IF EXISTS nothing SET DEFAULT 1",
     "ADD IF NOT EXISTS n INT PRIMARY KEY",
+    "ADD c TEXT(100) COLLATE uca1400_ai_ci, MODIFY notes TEXT COLLATE uca1400_as_cs",
+    "CONVERT TO CHARACTER SET utf8mb3 COLLATE uca1400_ai_ci",
     "ADD c UUID, ADD d INET6, ADD e VARCHAR(7) COMPRESSED",
 ]
 MYSQL_STATEMENTS = [
@@ -326,6 +328,26 @@ def test_no_collation_is_guessed(database: Source, clauses: str, default: str) -
         f"CHARACTER SET {default}"
     )
     table, statement = database.create(create), f"ALTER TABLE t {clauses}"
+    _check_collations(database, table, statement)
+
+
+@only_mariadb
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "MODIFY a VARCHAR(30) COLLATE uca1400_as_cs",
+        "MODIFY a VARCHAR(30) CHARACTER SET utf8mb3 COLLATE uca1400_as_cs",
+        "ADD c TEXT(100) COLLATE uca1400_ai_ci",
+        "CONVERT TO CHARACTER SET utf8mb3 COLLATE uca1400_ai_ci",
+    ],
+)
+def test_collations_that_do_not_name_a_character_set(database: Source, clauses: str) -> None:
+    create = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(20)) CHARACTER SET utf8mb4"
+    _check_collations(database, database.create(create), f"ALTER TABLE t {clauses}")
+
+
+def _check_collations(database: Source, table: SourceTable, statement: str) -> None:
+    """Run a statement, and check what is derived, also the collations that are known."""
     database.server.run(statement)
     derived, actual = database.changes(table, statement).table, database.table()
     assert comparable(derived) == comparable(actual)

@@ -126,6 +126,31 @@ def test_names_that_the_default_character_set_lacks(
     follower.check("words")
 
 
+@only_mariadb  # MySQL's collations begin with their character set.
+def test_collations_that_do_not_name_a_character_set(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "CREATE TABLE words (id VARCHAR(20) PRIMARY KEY, a INT, b INT) CHARACTER SET utf8mb4",
+        "INSERT INTO words VALUES ('x', 1, 1), ('日', 2, 2), ('z', 3, 3)",
+    )
+    follower.once()
+    origin.run(
+        "ALTER TABLE words MODIFY id VARCHAR(20) COLLATE uca1400_as_cs, "
+        "ADD c TEXT(100) COLLATE uca1400_ai_ci"
+    )
+    # Rows are looked up by their keys, and the table is read in ranges.
+    origin.session(
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE words SET a = 5, c = REPEAT('x', 300) WHERE id = '日'",
+    )
+    follower.once()
+    follower.check("words")
+    origin.session(
+        "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE words SET a = 6 WHERE id IN ('x', 'z')"
+    )
+    follower.once()
+    follower.check("words")
+
+
 def test_comments_follow(origin: Origin, follower: Follower) -> None:
     origin.run("ALTER TABLE t COMMENT = 'all of it', MODIFY a INT COMMENT 'the count'")
     follower.once()

@@ -154,6 +154,17 @@ def charset_of_collation(collation: int | None) -> Charset:
     return Charset(name, codec, unit, is_ascii, table, _REPLACEMENTS.get(name))
 
 
+def charset_of(collation: str | None) -> str | None:
+    """The character set of a collation such as ``utf8mb4_general_ci``.
+
+    None if its name does not say it: MariaDB's ``uca1400_ai_ci`` is of the column's own.
+    """
+    if collation is None:
+        return None
+    name = collation.partition("_")[0].lower()
+    return name if name in _COLLATIONS or name == "utf8" else None
+
+
 def check_collation(name: str) -> None:
     """Check that text of a collation can be decoded.
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.cdc.model.tables import SourceColumn
+from headwater.cdc.mysql.charsets import charset_of
 from headwater.cdc.mysql.column_types import parse_source_type
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import to_arrow
@@ -73,8 +74,8 @@ def text_literals(text: pa.Array, column: SourceColumn) -> pa.Array:
     )
     if name in _TEXT:
         literals = _joined(f"_{_UTF8} X'", _hexadecimal(text), "'")
-        charset = (column.collation or _UTF8).partition("_")[0]
-        if charset != _UTF8:
+        charset = charset_of(column.collation)
+        if charset not in (None, _UTF8):
             # A character that the column cannot have would keep its index from being used.
             end = f" USING {charset}) COLLATE {column.collation}"
             literals = _joined("CONVERT(", literals, end)

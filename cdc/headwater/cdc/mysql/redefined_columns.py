@@ -5,10 +5,11 @@ from __future__ import annotations
 from headwater.cdc.ddl import ColumnDefinition, Syntax
 from headwater.cdc.model.tables import SourceColumn
 from headwater.cdc.model.type_changes import keeps_values
+from headwater.cdc.mysql.charsets import charset_of
 from headwater.cdc.mysql.column_types import SourceType, parse_source_type
 from headwater.cdc.mysql.type_synonyms import charset_width, column_type, is_text
 
-__all__ = ["charset_of", "converted_type", "reread_reason"]
+__all__ = ["converted_type", "reread_reason"]
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext")
@@ -17,11 +18,6 @@ _SIZES = tuple(2**bits - 1 for bits in (8, 16, 24, 32))
 _TIMES = ("time", "datetime", "timestamp")
 # Text of these sets is the same text in utf8mb4.
 _PARTS_OF_UTF8 = ("ascii", "utf8mb3", "utf8")
-
-
-def charset_of(collation: str | None) -> str | None:
-    """The character set of a collation such as ``utf8mb4_general_ci``."""
-    return None if collation is None else collation.partition("_")[0].lower()
 
 
 def reread_reason(

@@ -32,8 +32,9 @@ from headwater.cdc.ddl import (
     Truncate,
 )
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
+from headwater.cdc.mysql.charsets import charset_of
 from headwater.cdc.mysql.column_types import TypeMapping, lake_type, parse_source_type
-from headwater.cdc.mysql.redefined_columns import charset_of, converted_type, reread_reason
+from headwater.cdc.mysql.redefined_columns import converted_type, reread_reason
 from headwater.cdc.mysql.type_synonyms import column_type, is_text
 from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.errors import Unsupported
@@ -289,7 +290,7 @@ class _Draft:
         if definition.type.upper() == "JSON":
             collation = "utf8mb4_bin" if self._session.syntax.mariadb else None
         elif is_text(source.name):
-            collation = definition.collation
+            collation = _full_name(definition.collation)
         return SourceColumn(
             name=definition.name,
             source_type=text,
@@ -299,7 +300,7 @@ class _Draft:
             default=self._default(definition),
             comment=definition.comment or "",
             is_generated=definition.generated is not None,
-            collation=None if collation is None else collation.lower(),
+            collation=collation,
         )
 
     def _likely_charset(self) -> str | None:
@@ -354,7 +355,7 @@ class _Draft:
             if not is_text(source.name):
                 continue
             text = converted_type(column, source, charset)
-            collation = change.collation if charset != "binary" else None
+            collation = _full_name(change.collation) if charset != "binary" else None
             mapping = self._session.mapping
             type_ = lake_type(
                 parse_source_type(text), nullable=column.type.nullable, mapping=mapping
@@ -375,6 +376,11 @@ class _Draft:
             what = change.operation if isinstance(change, PartitionChange) else ""
             what = what or (change.reason if isinstance(change, RowsReplaced) else "a statement")
             self._reasons.append(f"{what} replaced rows without events")
+
+
+def _full_name(collation: str | None) -> str | None:
+    """A collation as the information schema has it; None if its character set is not stated."""
+    return None if collation is None or charset_of(collation) is None else collation.lower()
 
 
 _MARIADB_JSON = ("longtext", "_bin")
