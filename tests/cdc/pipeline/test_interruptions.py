@@ -505,6 +505,25 @@ def test_a_log_that_is_lost_while_ranges_are_read(origin: Origin, follower: Foll
     follower.check("t")
 
 
+def test_a_statement_that_is_not_in_the_log_while_ranges_are_read(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(TABLE, ROWS)
+    follower.once()
+    origin.run("ALTER TABLE t ADD d INT NOT NULL DEFAULT 5")
+    with MySQLServer(origin.address) as locker:
+        locker.rows(f"LOCK TABLES `{origin.database}`.t WRITE")
+        with RunningPipeline(follower.pipeline(), once=True) as running:
+            until(lambda: _processes(origin, "state LIKE '%metadata lock%'"))
+            locker.rows("SET sql_log_bin = 0")
+            locker.rows(f"ALTER TABLE `{origin.database}`.t ADD e INT NOT NULL DEFAULT 6")
+            locker.rows("UNLOCK TABLES")
+            running.wait(60)
+            assert not running.is_running
+    follower.check("t")
+    assert [row["e"] for row in follower.rows("t")] == [6] * follower.count("t")
+
+
 def test_a_statement_that_waits_for_a_division(origin: Origin) -> None:
     """A range's reader must not wait behind it for the division, which waits for the reader."""
     origin.run(TABLE, ROWS)

@@ -101,6 +101,8 @@ class BatchCommit:
         self._open = ExitStack()
         self._running: dict[TableName, Future[int]] = {}
         self._outcome = Outcome()
+        # Those of which no range could be read.
+        self.stalled: set[TableName] = set()
         # Tables that the lake does not have any more, with the reason.
         self._absent: dict[TableName, str] = {}
         # Filled in when the batch's end is known, before anything is committed.
@@ -202,6 +204,8 @@ class BatchCommit:
                 result = self._outcome.reads[name] = part.feed.result()
                 is_ahead = result.until is not None and result.until != reading.after
                 reading = replace(reading, until=result.until if is_ahead else None)
+                if not is_ahead:
+                    self.stalled.add(name)
             changed[name] = replace(state, reading=reading)
         return changed
 

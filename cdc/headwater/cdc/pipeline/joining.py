@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.ddl.online_changes import is_tool_table
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.settings import OnDrop, PipelineSettings
-from headwater.cdc.pipeline.state import Reading, TablePhase, TableState
+from headwater.cdc.pipeline.state import ColumnState, Reading, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import gone, quarantined, without_target
 from headwater.cdc.pipeline.targets import CLASH_REMEDY, Targets
 from headwater.cdc.sink.appended_rows import APPENDED_KIND
@@ -18,7 +18,7 @@ from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position
 from headwater.cdc.source.redefinitions import Described
 from headwater.cdc.source.source import Source
-from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
+from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavailable
 
 __all__ = ["Joining", "is_made_by_tool", "unknown_again"]
 
@@ -46,6 +46,8 @@ class Joining:
         self._wanted: set[TableName] = set()
         self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
+        # Tables whose ranges cannot be read: their columns, and where the log has the reason.
+        self._stalled: dict[TableName, tuple[Sequence[ColumnState], Position]] = {}
         # XA transactions that may have changed these tables, and are still open, in their order.
         self._prepared: dict[str, None] = {}
 
@@ -100,6 +102,40 @@ class Joining:
         if not _is_unknown(state) or state.reason != reason:
             states[name] = unknown_again(state, reason)
             self.want(name)
+
+    def renewed(self, states: States, stalled: Collection[TableName], position: Position) -> States:
+        """The states, with tables to be defined again that no statement in the log has changed.
+
+        Args:
+            states: The tables.
+            stalled: Those of which a batch could read no range.
+            position: The end of the batch.
+        """
+        self._stalled = {name: since for name, since in self._stalled.items() if name in stalled}
+        changed: dict[TableName, TableState] = {}
+        for name in stalled:
+            state = states.get(name)
+            if state is None or not (state.is_followed and state.is_read):
+                continue
+            columns, reached = self._stalled.setdefault(
+                name, (state.columns, self._source.position())
+            )
+            if columns == state.columns and not position.contains(reached):
+                continue
+            del self._stalled[name]
+            if columns == state.columns and self._is_redefined(name, state, position):
+                reason = "its definition changed, and the log has no statement of it"
+                changed[name] = unknown_again(state, reason)
+                self.want(name)
+        return {**states, **changed} if changed else states
+
+    def _is_redefined(self, name: TableName, state: TableState, position: Position) -> bool:
+        try:
+            with self._source.row_reader() as reader, reader.consistent_read(position) as read:
+                read.check(state.source_table(name))
+        except Conflict:
+            return True
+        return False
 
     def read(self, states: States, seen: Position) -> None:
         """Ask the source for definitions, if some are wanted."""

@@ -146,6 +146,8 @@ class _Session:
         self._turn = 0
         self._followed: dict[TableName, tuple[TableState, SourceTable]] = {}
         self._obeyed_requests: dict[str, str] = {}
+        # Tables of which the last batch could read no range.
+        self._stalled: frozenset[TableName] = frozenset()
         # What was read last of the source's log.
         self._log_file: str | None = None
 
@@ -185,6 +187,7 @@ class _Session:
             states = self._watched(states, reader.position)
             while True:
                 states = self._obeyed(states, reader.position)
+                states = self._joining.renewed(states, self._stalled, reader.position)
                 if self._is_done(plan, states, reader):
                     break
                 plan, states = self._next(plan, states, reader)
@@ -304,6 +307,7 @@ class _Session:
             self._turn += 1
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
+            self._stalled = frozenset(commit.stalled)
             log_file = self._checked_log(reader)
             states, parts = self._catching_up.read(states, batch.end, self._stop.is_set)
             if not self._is_worth_a_plan(plan, states, batch, commit, parts):
