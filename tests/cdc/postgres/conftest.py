@@ -82,7 +82,7 @@ class PostgresDatabase:
         self.rows(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
 
 
-class _ReadTables(ProgressLog):
+class ReadTables(ProgressLog):
     """Notes the tables that are read, besides their log."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Follower:
     def once(self) -> set[str]:
         """Commit all that the source has; the tables that were read besides their log."""
         pipeline = self.pipeline()
-        pipeline.progress = progress = _ReadTables()
+        pipeline.progress = progress = ReadTables()
         pipeline.run(once=True)
         return progress.tables
 

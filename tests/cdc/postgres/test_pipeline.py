@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
-from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase, ReadTables
+from tests.cdc.waiting import until
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.progress import ProgressLog
-from headwater.cdc.pipeline.settings import TablesWithoutKey
+from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
@@ -22,6 +24,8 @@ ORDERS = (
     "CREATE TABLE orders "
     "(id BIGINT PRIMARY KEY, customer TEXT, amount NUMERIC(10, 2), at TIMESTAMP)"
 )
+
+EVENTS = "CREATE TABLE events (id INT PRIMARY KEY, v TEXT)"
 
 
 def test_rows_that_are_there_and_changes(postgres: PostgresDatabase, follower: Follower) -> None:
@@ -413,3 +417,91 @@ def test_ranges_of_several_tables_are_compared_at_once(
         if not verdict.is_equal
     }
     assert differing == {"t3": {-200, 201}}
+
+
+class _LookingPipeline:
+    """A pipeline that runs, and looks at the catalogs again and again.
+
+    Attributes:
+        read: The tables that were read, besides their log.
+    """
+
+    def __init__(self, follower: Follower, running: RunningPipeline, read: set[str]) -> None:
+        self._follower, self._running, self.read = follower, running, read
+
+    def finds(self, *tables: str) -> None:
+        """Wait until all of these tables, and no others, are followed."""
+
+        def are_followed() -> bool:
+            phases = {
+                name.table: table.phase
+                for name, table in self._running.status().tables.items()
+                if table.phase is not TablePhase.GONE
+            }
+            return phases == dict.fromkeys(tables, TablePhase.STREAMING)
+
+        until(are_followed)
+
+    def writes(self, table: str, *keys: int) -> None:
+        """Wait until the lake's table has these keys."""
+        until(lambda: {row["id"] for row in self._follower.rows(table)} == set(keys))
+
+
+@pytest.fixture
+def looking(postgres: PostgresDatabase, follower: Follower) -> Iterator[_LookingPipeline]:
+    """A pipeline whose log has described the table ``events``."""
+    postgres.run(EVENTS, "INSERT INTO events VALUES (1, 'a')")
+    follower.change(on_drop=OnDrop.DROP)
+    follower.once()
+    follower.change(look_seconds=0.0, batch_seconds=0.05)
+    pipeline = follower.pipeline()
+    pipeline.progress = progress = ReadTables()
+    with RunningPipeline(pipeline) as running:
+        postgres.run("INSERT INTO events VALUES (2, 'b')")
+        looking = _LookingPipeline(follower, running, progress.tables)
+        looking.writes("events", 1, 2)
+        yield looking
+        running.stop()
+        running.wait(60)
+
+
+def test_a_rename_that_a_look_has_found(
+    postgres: PostgresDatabase, follower: Follower, looking: _LookingPipeline
+) -> None:
+    """Its rows come later, and their description has the name that is known already."""
+    postgres.run("ALTER TABLE events RENAME TO events_old")
+    looking.finds("events_old")
+    postgres.run("INSERT INTO events_old VALUES (3, 'c')")
+    looking.writes("events_old", 1, 2, 3)
+    looking.finds("events_old")
+    assert looking.read == set()
+    follower.check("events_old")
+
+
+def test_a_table_that_takes_the_name_of_one_before_a_look(
+    postgres: PostgresDatabase, follower: Follower, looking: _LookingPipeline
+) -> None:
+    postgres.run(f"BEGIN; ALTER TABLE events RENAME TO events_old; {EVENTS}; COMMIT")
+    looking.finds("events", "events_old")
+    looking.read.clear()
+    postgres.run("INSERT INTO events_old VALUES (3, 'c')", "INSERT INTO events VALUES (4, 'd')")
+    looking.writes("events", 4)
+    looking.writes("events_old", 1, 2, 3)
+    looking.finds("events", "events_old")
+    assert looking.read == set()
+    follower.check("events", "events_old")
+
+
+def test_a_rename_that_is_undone_after_a_look(
+    postgres: PostgresDatabase, follower: Follower, looking: _LookingPipeline
+) -> None:
+    postgres.run("ALTER TABLE events RENAME TO others")
+    looking.finds("others")
+    postgres.run(
+        "BEGIN; ALTER TABLE others RENAME TO events; INSERT INTO events VALUES (3, 'c'); COMMIT"
+    )
+    looking.finds("events")
+    postgres.run("INSERT INTO events VALUES (4, 'd')")
+    until(lambda: any(row["id"] == 4 for row in follower.rows("events")))
+    assert looking.read == set()
+    follower.check("events")

@@ -391,8 +391,12 @@ class PostgresLogReader:
         before = redefined.before
         # The stream may begin behind a rename, which no description of before tells then.
         followed = self._followed.get(redefined.relation.oid, redefined.table)
+        is_followed = self._followed.get(redefined.relation.oid) == redefined.table
         if before is None and followed != redefined.table:
             yield RenameTables(((followed, redefined.table),))
+            yield redefined
+        elif before is not None and is_followed:
+            # A look at the catalogs may have found its name before it had rows in the log.
             yield redefined
         elif before is None and not self._is_selected(redefined.table):
             return
@@ -557,7 +561,10 @@ class PostgresLogReader:
         self._relations[relation.oid] = self._as_logged(relation) if is_selected else None
         before = self._known_oids.get(relation.oid) or self._known_names.get(relation.name)
         if before == relation:
-            return
+            if self._followed.get(relation.oid, relation.name) == relation.name:
+                return
+            # A look has found another name since, which it does not have any more.
+            before = None
         names = {relation.name}
         if before is not None:
             self._forget(before)
