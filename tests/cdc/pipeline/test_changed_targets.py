@@ -59,6 +59,17 @@ def test_a_table_that_another_pipeline_has_taken(origin: Origin, follower: Follo
     follower.check("t")
 
 
+def test_verify_names_the_table_that_somebody_drops(origin: Origin, follower: Follower) -> None:
+    origin.run(TABLE, ROWS, "CREATE TABLE u (a INT PRIMARY KEY)")
+    follower.once()
+    follower.lake.drop_table("lake.t")
+    verdicts = follower.verify()
+    assert verdicts["u"].is_equal
+    assert not verdicts["t"].is_equal
+    assert verdicts["t"].problem is not None
+    assert "somebody dropped it" in verdicts["t"].problem
+
+
 def test_a_table_that_is_made_again_while_a_pipeline_runs(
     origin: Origin, follower: Follower
 ) -> None:

@@ -264,10 +264,10 @@ class _Verification:
         source_table = state.source_table(self._name)
         targets = Targets(self._pipeline.lake, self._settings)
         try:
+            table = targets.own(state.target, self._name)
             mapping = targets.mapping(state.target, source_table)
-        except Invalid as error:
+        except (Invalid, NotFound) as error:
             raise Conflict(error.message) from error
-        table = targets.open(state.target)
         # With the columns that the table has now: a snapshot by its number has those of its time.
         names = [APPENDED_KIND] if state.is_appended else []
         names += (column.name for column in mapping.target.columns)
