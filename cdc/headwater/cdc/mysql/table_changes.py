@@ -125,6 +125,7 @@ class _Draft:
         # The present name of each column that was there before, by its name then.
         self._names = {column.name: column.name for column in table.columns}
         self._reasons: list[str] = []
+        self._unknown: str | None = None
         keys = [change for change in changes if isinstance(change, KeyChange)]
         self._key_stays = not any(change.dropped for change in keys)
 
@@ -167,7 +168,8 @@ class _Draft:
         renames = tuple((old, new) for old, new in self._names.items() if old != new)
         key_before = tuple(self._names.get(column) for column in self._before.primary_key)
         reasons = "; ".join(dict.fromkeys(self._reasons))
-        return TableChanges(table, renames, reasons or None, key_before != table.primary_key)
+        key_changed = key_before != table.primary_key
+        return TableChanges(table, renames, reasons or None, key_changed, self._unknown)
 
     def _unsupported(self, problem: str) -> Unsupported:
         return Unsupported(
@@ -254,6 +256,10 @@ class _Draft:
         reason = reread_reason(old, new, definition, strict=self._session.strict)
         if reason is not None:
             self._reasons.append(f"column '{new.name}' {reason}")
+            is_stated = definition.character_set is not None or new.collation is not None
+            if is_text(parse_source_type(new.source_type).name) and not is_stated:
+                # Its type may depend on the table's default; the table is read again anyway.
+                self._unknown = self._reasons[-1]
         elif definition.nullable is False and was_nullable and not self._session.strict:
             is_key = new.name.lower() in (column.lower() for column in self._key)
             if not is_key:
