@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+from tests.cdc.waiting import until
 
 from headwater.cdc.model.layout import LayoutRules
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.state import TablePhase
+from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
 
 pytestmark = pytest.mark.postgresql
 
+DOCUMENT = TableName("public", "documents")
 # What is FULL of a whole table does not make its partitions so.
 DOCUMENTS = (
     "CREATE TABLE documents (id INT, day DATE NOT NULL DEFAULT '2024-01-01', body TEXT, "
@@ -31,6 +37,11 @@ MOVES = (
     "UPDATE documents SET day = '2024-02-02' WHERE id IN (1, 1001)",
     "DELETE FROM documents WHERE id IN (2, 1002)",
 )
+
+
+def _has(follower: Follower, number: int) -> bool:
+    """Whether the lake has a row."""
+    return follower.lake.table("lake.documents").scan(where=f"id = {number}").count() == 1
 
 
 def _check(follower: Follower) -> None:
@@ -144,6 +155,33 @@ def test_partitions_that_are_full_where_their_table_is_not(
     follower.once()
     postgres.run(*MOVES, "UPDATE documents SET id = id + 100 WHERE id < 10")
     assert follower.once() == set()
+    _check(follower)
+
+
+def test_a_partition_that_is_mended_and_has_no_more_rows(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TABLE documents (id INT PRIMARY KEY, u INT NOT NULL) PARTITION BY RANGE (id)",
+        "CREATE TABLE documents_0 PARTITION OF documents FOR VALUES FROM (0) TO (1000)",
+        "CREATE TABLE documents_1 PARTITION OF documents FOR VALUES FROM (1000) TO (2000)",
+        "CREATE UNIQUE INDEX documents_0_u_key ON documents_0 (u)",
+        "INSERT INTO documents SELECT n, n FROM generate_series(1, 20) n",
+    )
+    follower.once()
+    with RunningPipeline(follower.pipeline()) as running:
+        postgres.run(
+            f"ALTER TABLE documents_0 {IDENTITY} documents_0_u_key",
+            "UPDATE documents SET id = id + 100 WHERE id < 10",
+            "ALTER TABLE documents_0 REPLICA IDENTITY DEFAULT",
+        )
+        for number in range(1000, 1005):
+            postgres.run(f"INSERT INTO documents VALUES ({number}, {number})")
+            until(partial(_has, follower, number))
+        until(lambda: running.status().tables[DOCUMENT].phase is TablePhase.STREAMING)
+        running.stop()
+        running.wait(60)
+    follower.once()
     _check(follower)
 
 

@@ -12,6 +12,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.storage.errors import CorruptData
 
 __all__ = [
+    "Misidentified",
     "PartitionSeen",
     "Redefined",
     "Relation",
@@ -135,6 +136,22 @@ class Redefined(Change):
     def is_other_table(self) -> bool:
         """Whether another table has the name now."""
         return self.before is not None and self.before.oid != self.relation.oid
+
+
+@dataclass(frozen=True, slots=True)
+class Misidentified(Change):
+    """Rows of a table, or of a partition of it, whose replica identity lacks the primary key.
+
+    Attributes:
+        table: The whole table.
+    """
+
+    table: TableName
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The whole table."""
+        return (self.table,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
-from headwater.cdc.postgres.relations import PartitionSeen, Redefined, Relation
+from headwater.cdc.postgres.relations import Misidentified, PartitionSeen, Redefined, Relation
 from headwater.cdc.postgres.server import Address, PostgresServer, explained
 from headwater.cdc.postgres.slots import (
     LogSource,
@@ -59,6 +59,7 @@ __all__ = ["PostgresSource"]
 _RETRY_SECONDS = 0.1
 _CHANGED_AGAIN = "its definition changed again meanwhile"
 _PUBLISHED_OTHERWISE = "its publication was changed, and may have left out changes"
+_OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
 _READ_ONE_AGAIN = "read the table again: headwater cdc resnapshot"
 # For a reader whose connection was lost without the server's knowledge.
 _OTHER_READER_SECONDS = 10.0
@@ -386,6 +387,8 @@ class PostgresSource:
                 raise Invalid(f"{change.finding}; then {_READ_ONE_AGAIN} {table.name}")
         table = _with_seen(table, batch)
         changes = [change for change in batch.changes if table.name in change.tables]
+        if any(isinstance(change, Misidentified) for change in changes):
+            return TableChanges(table, unknown=_OTHER_IDENTITY)
         if all(isinstance(change, PartitionSeen) for change in changes):
             return TableChanges(table)
         tables = self.tables({table.name}, mapping=mapping, without_key=not table.primary_key)

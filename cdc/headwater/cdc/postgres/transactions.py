@@ -34,6 +34,7 @@ from headwater.cdc.postgres.messages import (
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.relations import (
+    Misidentified,
     PartitionSeen,
     Redefined,
     Relation,
@@ -50,7 +51,6 @@ from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Inva
 __all__ = ["LogObserver", "PostgresLogReader", "open_log"]
 
 _READ_LOG_AGAIN = "read the log again"
-_OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
 
 
 class LogObserver(Protocol):
@@ -75,14 +75,15 @@ class _Transaction:
         rows: Rows of selected tables by the tables' OIDs, each with its description.
         redefined: Tables that it describes otherwise than before, by their OIDs.
         partitions: Partitions that it is the first to have rows of.
+        misidentified: Tables whose rows may lack their keys, by the description before them.
         truncated: The OIDs of tables that it empties.
         rereads: Tables whose rows it describes in two ways.
         is_announced: Whether its changes were in a batch.
     """
 
     __slots__ = (
-        *("begin", "end", "is_announced", "partitions", "redefined", "rereads", "rows"),
-        "truncated",
+        *("begin", "end", "is_announced", "misidentified", "partitions", "redefined", "rereads"),
+        *("rows", "truncated"),
     )
 
     def __init__(self, begin: Begin) -> None:
@@ -90,6 +91,7 @@ class _Transaction:
         self.rows: dict[int, tuple[Relation, PackedRows]] = {}
         self.redefined: dict[int, Redefined] = {}
         self.partitions: list[PartitionSeen] = []
+        self.misidentified: set[TableName] = set()
         self.truncated: dict[int, None] = {}
         self.rereads: dict[TableName | None, str] = {}
         self.is_announced = False
@@ -360,29 +362,24 @@ class PostgresLogReader:
                 self._chunks.kept -= rows.size
 
     def _add_rows(self, batch: LogBatch, relation: Relation, rows: PackedRows) -> None:
-        runs = batch.rows.get(relation.name, [])
+        runs = batch.rows.setdefault(relation.name, [])
         last = runs[-1] if runs else None
         if isinstance(last, LogTableRows) and (
             last.relation is relation or last.relation == relation
         ):
             last.rows.extend(rows)
             return
-        table = self._known(relation.name)
-        if table is not None and not relation.identifies(table.primary_key):
-            # A row whose key has changed still has the old one in the lake.
-            batch.rereads[relation.name] = _OTHER_IDENTITY
-            self._chunks.kept -= rows.size
-            return
-        batch.rows[relation.name] = [*runs, LogTableRows(relation, rows, self._convert)]
+        runs.append(LogTableRows(relation, rows, self._convert))
 
     def _changes(self, transaction: _Transaction) -> list[Change]:
         """What a transaction does to tables besides their rows."""
-        if not transaction.redefined and not transaction.truncated:
+        if not (transaction.redefined or transaction.truncated or transaction.misidentified):
             return []
         truncated = [self._relations[oid] for oid in transaction.truncated]
         return [
             *(change for each in transaction.redefined.values() for change in self._told(each)),
             *(seen for seen in transaction.partitions if self._is_first(seen)),
+            *map(Misidentified, transaction.misidentified),
             *(Truncate(relation.name) for relation in truncated if relation is not None),
         ]
 
@@ -477,12 +474,22 @@ class PostgresLogReader:
         """Note a partition that was described after the table whose rows come now."""
         described, self._described = self._described, []
         relation = self._relation(oid)
-        if relation is None or len(described) == 1 or described[0].oid != oid:
+        if relation is None or described[0].oid != oid:
+            return
+        table = self._known(relation.name)
+        has_key = table is None or described[-1].identifies(table.primary_key)
+        if not has_key:
+            # A row whose key has changed still has the old one in the lake.
+            transaction.misidentified.add(relation.name)
+        if len(described) == 1:
             return
         partition, partitions = described[1], self._partitions.setdefault(oid, {})
         if partition.oid not in partitions:
             transaction.partitions.append(PartitionSeen(relation.name, partition.oid))
         partitions[partition.oid] = partition
+        if not has_key:
+            # What it lacks is not lacking in others, and it may not be described again.
+            del partitions[partition.oid]
         logged = self._relations[oid] = self._as_logged(relation)
         if oid in transaction.rows:
             # They are kept together with those before, of another partition or identity.
