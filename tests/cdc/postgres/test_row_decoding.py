@@ -51,17 +51,21 @@ class Change:
         old: The row before it; of a key the values of the key.
         new: The row after it.
         is_key: Whether the old row is a key.
+        tag: How the message calls the old row, which is what the identity of a whole table makes of
+            it; None as it is.
     """
 
     kind: str
     old: Values | None
     new: Values | None
     is_key: bool = False
+    tag: str | None = None
 
     def message(self, oid: int = OID) -> bytes:
         body = self.kind.encode() + struct.pack(">I", oid)
         if self.old is not None:
-            body += (b"K" if self.is_key else b"O") + _tuple(self.old)
+            tag = self.tag or ("K" if self.is_key else "O")
+            body += tag.encode() + _tuple(self.old)
         if self.new is not None:
             body += b"N" + _tuple(self.new)
         return b"w" + b"\xff" * 24 + body
@@ -97,11 +101,13 @@ def _value(value: Value) -> bytes:
     return b"n" if value is None else b"u"
 
 
-def relation_of(columns: int, keys: int = 1) -> Relation:
+def relation_of(
+    columns: int, keys: int = 1, identity: ReplicaIdentity = ReplicaIdentity.DEFAULT
+) -> Relation:
     return Relation(
         OID,
         NAME,
-        ReplicaIdentity.DEFAULT,
+        identity,
         tuple(RelationColumn(f"c{index}", 25, -1, index < keys) for index in range(columns)),
     )
 
@@ -125,10 +131,10 @@ PARTIAL = WHOLE | st.just(UNCHANGED)
 
 
 @st.composite
-def changes(draw: st.DrawFn, columns: int, keys: int) -> Change:
+def changes(draw: st.DrawFn, columns: int, keys: int, is_key: bool) -> Change:
     whole = st.lists(WHOLE, min_size=columns, max_size=columns)
     partial = st.lists(PARTIAL, min_size=columns, max_size=columns)
-    kind, is_key = draw(st.sampled_from("IUD")), draw(st.booleans())
+    kind, tag = draw(st.sampled_from("IUD")), draw(st.sampled_from("OK"))
     if kind == "I":
         return Change(kind, None, draw(whole))
     old = draw(whole)
@@ -136,18 +142,20 @@ def changes(draw: st.DrawFn, columns: int, keys: int) -> Change:
         # The server writes nulls for the columns that are not of the key.
         old = [value if index < keys else None for index, value in enumerate(old)]
     if kind == "D":
-        return Change(kind, old, None, is_key)
+        return Change(kind, old, None, is_key, tag)
     if draw(st.booleans()):
         return Change(kind, None, draw(partial))
-    return Change(kind, old, draw(partial), is_key)
+    return Change(kind, old, draw(partial), is_key, tag)
 
 
 @st.composite
 def tables_with_changes(draw: st.DrawFn) -> tuple[Relation, list[Change]]:
     columns = draw(st.sampled_from([0, 1, 2, 3, 5, 9]))
     keys = draw(st.integers(0, columns))
-    written = draw(st.lists(changes(columns, keys), max_size=12))
-    return relation_of(columns, keys), written
+    identity = draw(st.sampled_from([ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL]))
+    is_key = identity is ReplicaIdentity.DEFAULT
+    written = draw(st.lists(changes(columns, keys, is_key), max_size=12))
+    return relation_of(columns, keys, identity), written
 
 
 @given(tables_with_changes(), st.integers(1, 500), st.integers(1, 8))
