@@ -130,12 +130,16 @@ class Joining:
         return {**states, **changed} if changed else states
 
     def _is_redefined(self, name: TableName, state: TableState, position: Position) -> bool:
+        """Whether the source has another definition of a table; nothing waits for its locks."""
         try:
-            with self._source.row_reader() as reader, reader.consistent_read(position) as read:
-                read.check(state.source_table(name))
+            with self._source.consistent_read(position) as read:
+                tables = read.tables(
+                    {name}, mapping=self._settings.type_mapping, without_key=self._settings.appends
+                ).followed
         except Conflict:
-            return True
-        return False
+            return False
+        now, known = (tables[0] if tables else None), state.source_table(name)
+        return now is None or _definition(now) != _definition(known)
 
     def read(self, states: States, seen: Position) -> None:
         """Ask the source for definitions, if some are wanted."""
@@ -375,6 +379,12 @@ def unknown_again(state: TableState, reason: str) -> TableState:
         reading=None,
         backlog=None,
     )
+
+
+def _definition(table: SourceTable) -> tuple[object, ...]:
+    """What ranges of a table are checked for before they are read."""
+    columns = [(column.name, column.source_type) for column in table.columns]
+    return columns, tuple(table.primary_key), table.id
 
 
 def _is_replaced(state: TableState) -> bool:
