@@ -45,6 +45,17 @@ def test_deleted_and_changed_parents(origin: Origin, follower: Follower) -> None
     assert {row["code"] for row in follower.rows("notes")} == {None, "bb", "c"}
 
 
+def test_a_parent_of_a_table_without_rows(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "CREATE TABLE bills (id INT PRIMARY KEY, code VARCHAR(10), "
+        "FOREIGN KEY (code) REFERENCES customers (code) ON DELETE CASCADE)"
+    )
+    follower.once()
+    origin.run("DELETE FROM customers WHERE id = 1")
+    follower.once()
+    follower.check(*ALL, "bills")
+
+
 def test_a_child_that_is_made_and_goes_in_one_batch(origin: Origin, follower: Follower) -> None:
     origin.run(
         "INSERT INTO customers VALUES (4, 'd', 'Dan')",

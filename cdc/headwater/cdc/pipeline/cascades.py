@@ -339,11 +339,12 @@ class _Search:
             keys = keys.join(pl.DataFrame(known), on=key, how="anti")
         if keys.is_empty():
             return
+        every = keys if known is None else pl.concat([pl.DataFrame(known), keys])
+        self._keys[child] = every.to_arrow()
+        if not further:
+            return
         # Also what they had besides these values, which parts of rows lack.
         rows = pl.concat(frame.join(keys, on=key, how="semi") for frame in frames)
-        if known is not None:
-            keys = pl.concat([pl.DataFrame(known), keys])
-        self._keys[child] = keys.to_arrow()
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
             self._follow(other, gone)
