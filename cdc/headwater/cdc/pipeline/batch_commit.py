@@ -258,8 +258,9 @@ class BatchCommit:
                 )
         if gone is not None:
             raise gone
-        if not batch.changes:
-            # Else the earlier process has committed all of it, and applied its statement.
+        if not batch.changes and batch.end != batch.start:
+            # Else the earlier process has committed all of it, and applied its statement, which a
+            # source may not tell again.
             self._outcome.failures.update(self._absent)
         if self._is_repeated:
             self._note_repeated_reads()
