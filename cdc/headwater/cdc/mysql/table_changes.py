@@ -257,8 +257,8 @@ class _Draft:
         if reason is not None:
             self._reasons.append(f"column '{new.name}' {reason}")
             is_stated = definition.character_set is not None or new.collation is not None
-            if is_text(parse_source_type(new.source_type).name) and not is_stated:
-                # Its type may depend on the table's default; the table is read again anyway.
+            if parse_source_type(new.source_type).name in ("enum", "set") and not is_stated:
+                # Its type has the names as the table's default character set has them.
                 self._unknown = self._reasons[-1]
         elif definition.nullable is False and was_nullable and not self._session.strict:
             is_key = new.name.lower() in (column.lower() for column in self._key)
