@@ -76,6 +76,9 @@ class BatchCommit:
         seen: The position that ranges must have seen: where the batch begins.
         is_repeated: Whether an earlier process planned the batch.
         executor: Runs tasks elsewhere; None does all the work in this process.
+
+    Attributes:
+        stalled: Tables of which no range could be read.
     """
 
     def __init__(
@@ -101,7 +104,6 @@ class BatchCommit:
         self._open = ExitStack()
         self._running: dict[TableName, Future[int]] = {}
         self._outcome = Outcome()
-        # Those of which no range could be read.
         self.stalled: set[TableName] = set()
         # Tables that the lake does not have any more, with the reason.
         self._absent: dict[TableName, str] = {}

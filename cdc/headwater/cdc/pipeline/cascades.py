@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -111,16 +111,19 @@ class Cascades:
 
     def children(self, states: States) -> frozenset[TableName]:
         """The followed tables whose rows foreign keys change."""
-        if not self._is_needed:
-            return frozenset()
-        children = frozenset(action.child for action in self._read(states))
-        return frozenset(name for name in children if name in states and states[name].is_followed)
+        return self._followed(states, lambda action: (action.child,))
 
     def related(self, states: States) -> frozenset[TableName]:
         """The followed tables whose rows foreign keys change, and their followed parents."""
+        return self._followed(states, lambda action: (action.child, action.parent))
+
+    def _followed(
+        self, states: States, tables: Callable[[ForeignKeyAction], tuple[TableName, ...]]
+    ) -> frozenset[TableName]:
+        """The followed ones among some tables of each foreign key."""
         if not self._is_needed:
             return frozenset()
-        names = {name for action in self._read(states) for name in (action.child, action.parent)}
+        names = {name for action in self._read(states) for name in tables(action)}
         return frozenset(name for name in names if name in states and states[name].is_followed)
 
     def columns(self, name: TableName, states: States) -> Sequence[str]:

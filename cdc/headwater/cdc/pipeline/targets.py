@@ -80,7 +80,7 @@ class Targets:
             table = self.open(target)
         except NotFound as error:
             raise NotFound(f"{error.message}: somebody dropped it; {help_}") from error
-        if table.schema.options.get(_PIPELINE_OPTION) != self._settings.name:
+        if self._owner(target) != self._settings.name:
             raise Invalid(
                 f"table {target} is not the one that the pipeline wrote; drop or rename it, and "
                 f"{help_}"
@@ -111,9 +111,13 @@ class Targets:
         check_existing(self._lake, target, expanded, partition_keys, is_merged=is_merged)
         self._check_owner(target)
 
+    def _owner(self, target: str) -> str | None:
+        """The name of the pipeline that writes to a table; None if no pipeline has taken it."""
+        return self.open(target).schema.options.get(_PIPELINE_OPTION)
+
     def _check_owner(self, target: str) -> None:
-        other = self.open(target).schema.options.get(_PIPELINE_OPTION, self._settings.name)
-        if other != self._settings.name:
+        other = self._owner(target)
+        if other not in (None, self._settings.name):
             raise Invalid(
                 f"table {target} of the lake: pipeline '{other}' writes to it; choose another "
                 f"database of the lake, or, if that pipeline does not run any more, unset the "
@@ -143,7 +147,7 @@ class Targets:
             Invalid: Another pipeline writes to it.
         """
         self._check_owner(target)
-        if _PIPELINE_OPTION not in self.open(target).schema.options:
+        if self._owner(target) is None:
             self.alter(target, SetOption(_PIPELINE_OPTION, self._settings.name))
 
     def check_number(self, target: str, source: TableName, number: int) -> None:
@@ -166,9 +170,7 @@ class Targets:
 
     def is_own(self, target: str) -> bool:
         """Whether there is a table of that name that the pipeline made."""
-        return self.exists(target) and (
-            self.open(target).schema.options.get(_PIPELINE_OPTION) == self._settings.name
-        )
+        return self.exists(target) and self._owner(target) == self._settings.name
 
     def alter(self, target: str, *changes: SchemaChange) -> None:
         """Change a table's schema."""
