@@ -519,7 +519,7 @@ class PostgresLogReader:
             self._read_truncate(self._transaction("a truncation"), parse_truncate(body))
         elif kind == Kind.STREAM_ABORT and self._open is not None:
             raise CorruptData(
-                f"{self._chunks.source} ends a transaction within another one; {READ_AGAIN}"
+                f"{self._chunks.source} ends a transaction within another one; {_READ_LOG_AGAIN}"
             )
         # PostgreSQL 18 also tells of large transactions that were rolled back: nothing was sent.
         # The others tell where a transaction came from, name types, or are messages of programs.
