@@ -95,6 +95,15 @@ def test_a_statement_with_settings_of_its_own(origin: Origin, follower: Follower
     follower.check("documents")
 
 
+def _check_its_end(origin: Origin, follower: Follower, end: str, *tables: str) -> None:
+    """Follow the prepared transaction 'one' and then its end, and compare tables after each."""
+    follower.once()
+    follower.check(*tables)
+    origin.session(f"XA {end} 'one'")
+    follower.once()
+    follower.check(*tables)
+
+
 @with_files
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> None:
@@ -105,11 +114,7 @@ def test_prepared_transactions(origin: Origin, follower: Follower, end: str) -> 
         "XA END 'one'",
         "XA PREPARE 'one'",
     )
-    follower.once()
-    follower.check("documents")
-    origin.session(f"XA {end} 'one'")
-    follower.once()
-    follower.check("documents")
+    _check_its_end(origin, follower, end, "documents")
     assert len(follower.rows("documents")) == 39 + (end == "COMMIT")
 
 
@@ -126,11 +131,7 @@ def test_prepared_partial_updates_of_json(origin: Origin, follower: Follower, en
         "XA END 'one'",
         "XA PREPARE 'one'",
     )
-    follower.once()
-    follower.check("j", "documents")
-    origin.session(f"XA {end} 'one'")
-    follower.once()
-    follower.check("j", "documents")
+    _check_its_end(origin, follower, end, "j", "documents")
     assert follower.states()["j"].prepared == ()
 
 
@@ -145,11 +146,7 @@ def test_prepared_statements_in_the_log(origin: Origin, follower: Follower, end:
         "XA END 'one'",
         "XA PREPARE 'one'",
     )
-    follower.once()
-    follower.check("documents")
-    origin.session(f"XA {end} 'one'")
-    follower.once()
-    follower.check("documents")
+    _check_its_end(origin, follower, end, "documents")
     assert len(follower.rows("documents")) == 39 - (end == "COMMIT")
 
 

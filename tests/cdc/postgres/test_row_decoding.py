@@ -263,7 +263,7 @@ def test_unknown_messages_are_refused() -> None:
 
 
 def test_the_end_of_a_transaction_that_was_rolled_back() -> None:
-    """PostgreSQL 18 tells of some whose rows it has not sent."""
+    """PostgreSQL 18 sends it also where it has sent no rows of the transaction."""
     message = b"w" + bytes(24) + b"A" + bytes(8)
     (aborted,) = frame(MessageChunk(message + PADDING, [len(message)]), "the test")
     assert isinstance(aborted, Message)
