@@ -105,10 +105,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _needed(item: pytest.Item) -> str | None:
     """What a test needs that takes seconds to start and serves many tests."""
+    fixtures = getattr(item, "fixturenames", ())
+    if "logical_server" in fixtures:
+        # These tests mostly wait for their server: two processes have one each.
+        return f"logical server {crc32(item.nodeid.encode()) % 2}"
     for name in ("spark", "postgresql"):
         if item.get_closest_marker(name) is not None:
             return name
-    return "object store" if "s3_endpoint" in getattr(item, "fixturenames", ()) else None
+    return "object store" if "s3_endpoint" in fixtures else None
 
 
 @pytest.hookimpl(wrapper=True)
