@@ -41,6 +41,18 @@ def test_partial_images(origin: Origin, follower: Follower, image: str) -> None:
     assert follower.phases() == {"documents": TablePhase.STREAMING}
 
 
+def test_inserted_rows_without_any_column(origin: Origin, follower: Follower) -> None:
+    origin.run(
+        "CREATE TABLE settings (name VARCHAR(20) NOT NULL DEFAULT 'main' PRIMARY KEY, n INT)",
+        "INSERT INTO settings VALUES ('other', 1)",
+    )
+    follower.once()
+    origin.session("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO settings VALUES ()")
+    follower.once()
+    follower.check("settings", "documents")
+    assert follower.phases() == dict.fromkeys(["documents", "settings"], TablePhase.STREAMING)
+
+
 @only_mysql  # MariaDB has no partial updates.
 def test_partial_updates_of_json(origin: Origin, follower: Follower) -> None:
     origin.run("CREATE TABLE j (id INT PRIMARY KEY, v JSON)")

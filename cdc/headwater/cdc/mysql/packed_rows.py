@@ -78,6 +78,10 @@ class PackedRows:
     Args:
         slab_bytes: The bytes of rows that are decoded together.
         store: Keeps the bytes of a slab, in memory or elsewhere.
+
+    Attributes:
+        lacks_columns: Whether an event has no column of its rows: neither what they are nor how
+            many they are is in the log.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class PackedRows:
     ) -> None:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
+        self.lacks_columns = False
         self._begin()
 
     def __reduce__(self) -> tuple[object, tuple[Sequence[RowsSlab]]]:
@@ -150,7 +155,9 @@ class PackedRows:
         index = self._indexes.get((type_, images))
         if index is None:
             index = self._indexes[type_, images] = len(self._known)
-            self._known.append(_head(kind, column_count, images))
+            head = _head(kind, column_count, images)
+            self._known.append(head)
+            self.lacks_columns |= not all(map(any, head.images))
         self._last_type, self._last_head = type_, body[_HEAD_BYTES:rows_at].tobytes()
         self._rows_at, self._last_index = rows_at, index
         return rows_at

@@ -7,7 +7,7 @@ from headwater.cdc.mysql.gtid import GtidSet, MariadbGtid, MariadbGtidList, Sour
 from headwater.cdc.mysql.gtid_events import TransactionId
 from headwater.cdc.mysql.log_stream import FileStart, GtidStart
 from headwater.cdc.mysql.server import Flavour
-from headwater.cdc.source.positions import Position
+from headwater.cdc.source.positions import READ_AGAIN, Position
 from headwater.storage.errors import CorruptData, Invalid
 
 __all__ = ["MySQLPosition", "PositionTracker", "parse_position", "start_of"]
@@ -67,7 +67,7 @@ class PositionTracker:
             if last is not None and last.sequence >= gtid.sequence:
                 raise CorruptData(
                     f"the log has {gtid} after {last}; set gtid_strict_mode=ON at the source, and "
-                    "read the tables again: headwater cdc resnapshot"
+                    f"{READ_AGAIN}"
                 )
             self._domains[gtid.domain] = gtid
             return

@@ -34,7 +34,7 @@ from headwater.cdc.mysql.positions import PositionTracker
 from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
 from headwater.cdc.mysql.table_map import parse_table_map
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch, XaEnd
-from headwater.cdc.source.positions import Position
+from headwater.cdc.source.positions import READ_AGAIN, Position
 from headwater.storage.errors import CorruptData, Unavailable, Unsupported
 
 __all__ = ["MySQLLogReader"]
@@ -73,6 +73,7 @@ _XA = re.compile(
 _ONE_PHASE = re.compile(r"\s+ONE\s+PHASE\s*$", re.IGNORECASE)
 _MAX_KNOWN_MAPS = 4096
 _LOST_EVENTS = "the source reports that its log lost events"
+_NO_COLUMNS = "the log has rows without any column of theirs (binlog_row_image)"
 
 
 class _MappedTable:
@@ -398,6 +399,8 @@ class MySQLLogReader:
                 self._last_rows = rows = self._rows_of(batch, table)
             if rows is not None:
                 rows.add_body(type_, body)
+                if rows.lacks_columns and table.name is not None:
+                    batch.rereads[table.name] = _NO_COLUMNS
 
     def _rows_of(self, batch: LogBatch, table: _MappedTable) -> PackedRows | None:
         """Where a batch gathers rows of a table; None where it does not."""
@@ -510,7 +513,7 @@ class MySQLLogReader:
         if event.type is _T.ANONYMOUS_GTID:
             raise Unsupported(
                 f"{self._chunks.source} has a transaction without a GTID; set gtid_mode=ON at the "
-                "source, and read the tables again: headwater cdc resnapshot --all"
+                f"source, and {READ_AGAIN}"
             )
         return _Transaction(parse_gtid_event(event))
 
@@ -583,8 +586,8 @@ class MySQLLogReader:
             transaction.rereads[None] = _LOST_EVENTS
             return self._end(transaction)
         raise Unsupported(
-            f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or read "
-            "the tables again: headwater cdc resnapshot"
+            f"{self._chunks.source}: events {kind.name} are not read; update Headwater, or "
+            f"{READ_AGAIN}"
         )
 
     # Statements -------------------------------------------------------------------------------
@@ -638,8 +641,7 @@ class MySQLLogReader:
         match = _XA.fullmatch(text)
         if match is None:
             raise Unsupported(
-                f"{self._chunks.source}: statement '{text[:80]}' is not understood; read the "
-                "tables again: headwater cdc resnapshot"
+                f"{self._chunks.source}: statement '{text[:80]}' is not understood; {READ_AGAIN}"
             )
         verb, xid = match[1].upper(), _ONE_PHASE.sub("", match[2]).strip()
         if verb in ("START", "BEGIN"):
