@@ -122,6 +122,7 @@ JSON_VALUES = [
     "JSON_ARRAY(CAST('2026-01-02' AS DATE), CAST('-12:34:56.5' AS TIME(6)))",
     "JSON_ARRAY(CAST('2026-01-02 03:04:05.678' AS DATETIME(3)), TIMESTAMP'2026-01-02 03:04:05')",
     "JSON_OBJECT('b', x'00ff80', 'bit', b'101')",
+    *(f"JSON_ARRAY(CAST(REPEAT('x', {size}) AS BINARY))" for size in (57, 58, 114, 200)),
     "JSON_OBJECT('long', REPEAT('x', 200), 'longer', REPEAT('y', 20000))",
     "JSON_ARRAY(REPEAT('z', 70000), 1, 70000, -3000000000, CAST('[1, 2]' AS JSON))",
 ]  # fmt: skip

@@ -35,6 +35,8 @@ _OPAQUE_TIMESTAMP, _OPAQUE_DATE, _OPAQUE_TIME, _OPAQUE_DATETIME, _OPAQUE_DECIMAL
     246,
 )
 MAX_DEPTH = 100
+# Characters of base64 in a line.
+_LINE = 76
 
 
 def json_text(data: bytes | memoryview) -> str:
@@ -156,7 +158,10 @@ def _opaque(type_: int, data: memoryview) -> str:
     if type_ in (_OPAQUE_DATE, _OPAQUE_TIME, _OPAQUE_DATETIME, _OPAQUE_TIMESTAMP):
         (packed,) = struct.unpack_from("<q", data)
         return f'"{_temporal(type_, packed)}"'
-    return f'"base64:type{type_}:{base64.b64encode(data).decode()}"'
+    text = base64.b64encode(data).decode()
+    # As MySQL writes it: in lines, whose ends are escaped in JSON.
+    lines = "\\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
+    return f'"base64:type{type_}:{lines}"'
 
 
 def _temporal(type_: int, packed: int) -> str:
