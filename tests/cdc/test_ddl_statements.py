@@ -431,6 +431,33 @@ TABLES = [
         [],
     ),
     Case(
+        "MySQL 9's function in JavaScript",
+        "CREATE DEFINER=`root`@`%` FUNCTION `double`(n INT) RETURNS int LANGUAGE JAVASCRIPT AS "
+        "$$ // it's /* twice \n return 2 * n $$",
+        [Irrelevant("creates a function")],
+        [],
+    ),
+    Case(
+        "MySQL 9's library",
+        "CREATE LIBRARY `lib` LANGUAGE JAVASCRIPT AS $js$ const $$ = `it's`; $js$",
+        [Irrelevant("creates a library")],
+        [],
+    ),
+    Case(
+        "MySQL 9's view of rows as JSON",
+        "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER JSON RELATIONAL "
+        "DUALITY VIEW `dv` AS SELECT JSON_DUALITY_OBJECT('_id': `id`) FROM `orders`",
+        [Irrelevant("creates a view")],
+        [],
+    ),
+    Case(
+        "MariaDB's names with dollars",
+        "ALTER TABLE orders ADD COLUMN $$a int, ADD COLUMN b$$ int",
+        [added(col("$$a", "int"), col("b$$", "int"))],
+        [],
+        Syntax(mariadb=True),
+    ),
+    Case(
         "pt-online-schema-change swaps: apache/paimon#3450",
         "RENAME TABLE `shop`.`orders` TO `shop`.`_orders_old`, `shop`.`_orders_new` TO "
         "`shop`.`orders`",

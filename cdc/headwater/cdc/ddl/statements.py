@@ -46,6 +46,9 @@ _OTHER_OBJECTS = words(
     "VIEW TRIGGER FUNCTION PROCEDURE EVENT USER ROLE SERVER TABLESPACE SEQUENCE PACKAGE "
     "DATABASE SCHEMA LOGFILE RESOURCE LIBRARY CATALOG INSTANCE"
 )
+_MODIFIERS = words(
+    "ONLINE OFFLINE UNIQUE FULLTEXT SPATIAL VECTOR UNDO AGGREGATE JSON RELATIONAL DUALITY"
+)
 # Verbs of statements that change neither rows nor columns of tables.
 _OTHER_VERBS = words(
     "ANALYZE BEGIN CHECK CHECKSUM COMMIT FLUSH GRANT INSTALL OPTIMIZE RELEASE REVOKE "
@@ -196,9 +199,7 @@ def _skip_modifiers(cursor: Cursor) -> None:
             cursor.skip_until(*_OTHER_OBJECTS, "SQL", "AGGREGATE")
         elif cursor.take("SQL", "SECURITY"):
             cursor.advance()
-        elif not cursor.take_any(
-            "ONLINE", "OFFLINE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "UNDO", "AGGREGATE"
-        ):
+        elif not cursor.take_any(*_MODIFIERS):
             return
 
 

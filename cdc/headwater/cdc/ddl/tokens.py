@@ -95,6 +95,8 @@ def _pattern(syntax: Syntax) -> re.Pattern[str]:
         name += r'|"(?:[^"]+|"")*+"'
     strings = single if syntax.ansi_quotes else f"{single}|{double}"
     executable = "/[*]M?!" if syntax.mariadb else "/[*]!"
+    # MySQL 9 has routines in other languages between these; MariaDB has names that begin with $.
+    dollars = "" if syntax.mariadb else r"|(?P<dollars>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"
     return re.compile(
         rf"(?P<blank>[\s\x00-\x1f]+|\#[^\n]*|--(?=[\s\x00-\x1f]|$)[^\n]*)"
         rf"|(?P<open>{executable}(?:\d{{5,6}})?)"
@@ -102,7 +104,7 @@ def _pattern(syntax: Syntax) -> re.Pattern[str]:
         rf"|(?P<bits>[bBxX]{single}|0[xX][0-9a-fA-F]+(?!{_WORD})|0b[01]+(?!{_WORD}))"
         rf"|(?P<string>[nN]?(?:{strings}))|(?P<name>{name})"
         rf"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?!{_WORD}))"
-        rf"|(?P<word>{_WORD}+)|(?P<quote>['\"`])|(?P<symbol>.)",
+        rf"{dollars}|(?P<word>{_WORD}+)|(?P<quote>['\"`])|(?P<symbol>.)",
         re.DOTALL,
     )
 
@@ -154,6 +156,8 @@ def _tokens(group: str, text: str, start: int, syntax: Syntax) -> list[Token]:
         string = text[1:] if text[0] in "nN" else text
         value = _unquoted(string, escapes=syntax.backslash_escapes)
         return [Token(TokenType.STRING, value, start, end)]
+    if group == "dollars":
+        return [Token(TokenType.STRING, text, start, end)]
     return [Token(TokenType[group.upper()], text, start, end)]
 
 
