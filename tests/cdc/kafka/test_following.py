@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from tests.cdc.kafka.conftest import ORDERS, Follower
 from tests.cdc.kafka.connector import Column, connect_type
@@ -144,6 +145,25 @@ def test_beginning_again_with_new_tables(follower: Follower) -> None:
         follower.lake.cdc.resnapshot("shop.orders", replace=True)
     with pytest.raises(Invalid, match="Kafka, which cannot be asked"):
         follower.lake.cdc.resnapshot()
+
+
+def test_beginning_again_keeps_the_tables_of_somebody_else(follower: Follower) -> None:
+    topic = follower.topic("all")
+    orders, items = follower.table("orders", topic), follower.table("items", topic)
+    schema = pa.schema([pa.field("k", pa.string(), nullable=False), ("mine", pa.string())])
+    foreign = follower.lake.create_table("lake.orders", schema, primary_keys=["k"])
+    foreign.write([{"k": "x", "mine": "kept"}])
+    for table in (orders, items):
+        table.insert({"id": 1, "item": "x", "amount": 1})
+    for _ in range(2):
+        assert not follower.once()
+        assert "table lake.orders of the lake differs from" in follower.reason("orders")
+        assert follower.rows("orders") == [{"k": "x", "mine": "kept"}]
+        follower.check(items)
+        assert follower.lake.cdc.resnapshot(replace=True) is False
+    follower.lake.drop_table("lake.orders")
+    assert follower.once()
+    follower.check(orders, items)
 
 
 def test_a_truncation_in_its_place(follower: Follower) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.waiting import until
 
+from headwater.cdc.pipeline.settings import OnDrop
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
 from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.schema.change import SetOption
@@ -89,3 +92,58 @@ def test_a_table_that_is_made_again_while_a_pipeline_runs(
         running.wait(60)
     follower.check("t")
     assert follower.lake.table("lake.t").schema.options[OWNER] == "shop"
+
+
+@pytest.fixture
+def foreign(origin: Origin, follower: Follower) -> list[dict[str, object]]:
+    """The rows of a table ``t`` of the lake that no pipeline made, and that keeps one quarantined.
+
+    The source has a table of its name with other columns.
+    """
+    origin.run("CREATE TABLE followed (a INT PRIMARY KEY)", "INSERT INTO followed VALUES (1)")
+    follower.change(on_drop=OnDrop.DROP)
+    follower.once()
+    schema = pa.schema([pa.field("k", pa.string(), nullable=False), ("mine", pa.string())])
+    table = follower.lake.create_table("lake.t", schema, primary_keys=("k",))
+    table.write([{"k": "x", "mine": "kept"}])
+    origin.run(TABLE, ROWS)
+    follower.once()
+    assert follower.phases()["t"] is TablePhase.QUARANTINED
+    return follower.rows("t")
+
+
+def test_a_table_of_somebody_else_is_not_dropped_with_the_source_table(
+    origin: Origin, follower: Follower, foreign: list[dict[str, object]]
+) -> None:
+    origin.run("DROP TABLE t")
+    follower.once()
+    assert "t" not in follower.phases()
+    assert follower.rows("t") == foreign
+
+
+def test_a_table_of_somebody_else_is_not_renamed_with_the_source_table(
+    origin: Origin, follower: Follower, foreign: list[dict[str, object]]
+) -> None:
+    origin.run("RENAME TABLE t TO u", "INSERT INTO u VALUES (4, 4)")
+    follower.once()
+    assert follower.rows("t") == foreign
+    follower.check("u", "followed")
+    assert follower.phases().keys() == {"u", "followed"}
+
+
+def test_a_table_of_somebody_else_is_not_read_into(
+    origin: Origin, follower: Follower, foreign: list[dict[str, object]]
+) -> None:
+    for ask in (follower.resnapshot, lambda name: ask_to_replace(origin, follower, name)):
+        ask("t")
+        follower.once()
+        state = follower.states()["t"]
+        assert state.phase is TablePhase.QUARANTINED
+        assert "table lake.t of the lake differs from" in (state.reason or "")
+        assert follower.rows("t") == foreign
+        assert OWNER not in follower.lake.table("lake.t").schema.options
+    follower.lake.rename_table("lake.t", "lake.mine")
+    follower.resnapshot("t")
+    follower.once()
+    follower.check("t", "followed")
+    assert follower.rows("mine") == foreign

@@ -306,9 +306,9 @@ class Joining:
 
     def _prepare(self, target: str, state: TableState | None, definition: SourceTable) -> None:
         """Create the lake's table, replace it, or give it the columns that the source has now."""
-        # It may have been made before an interruption, and the source's changed meanwhile.
-        if self._targets.exists(target) and (state is not None or self._targets.is_own(target)):
-            self._targets.take(target)
+        # It may have been made before an interruption, and the source's changed meanwhile. One of
+        # somebody else is taken as it is, or rejected.
+        if self._targets.is_own(target):
             if state is None or not _is_replaced(state):
                 self._evolve(target, definition)
                 return

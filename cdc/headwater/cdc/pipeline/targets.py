@@ -220,16 +220,23 @@ class Targets:
         return self._writing.setdefault(target, Lock())
 
     def rename(self, target: str, new_target: str) -> None:
-        """Rename a table, unless that is done; Invalid for a name that no table can have."""
+        """Rename a table of the pipeline, unless that is done; one of somebody else stays.
+
+        Raises:
+            Invalid: No table can have that name.
+        """
         check_table_name(Identifier.parse(new_target))
-        if target != new_target and self.exists(target):
+        self.forget(target)
+        if target != new_target and self.is_own(target):
             self._lake.rename_table(target, new_target)
-        self._tables.pop(target, None)
+        self.forget(target)
 
     def drop(self, target: str) -> None:
-        """Drop a table, if it exists."""
-        self._lake.drop_table(target, ignore_if_not_exists=True)
-        self._tables.pop(target, None)
+        """Drop a table of the pipeline, if it exists; one of somebody else stays."""
+        self.forget(target)
+        if self.is_own(target):
+            self._lake.drop_table(target, ignore_if_not_exists=True)
+        self.forget(target)
 
     def lake_table(self, target: str, source: SourceTable) -> SourceTable:
         """A source's table with the types that its columns have in the lake.
