@@ -166,6 +166,36 @@ def test_beginning_again_keeps_the_tables_of_somebody_else(follower: Follower) -
     follower.check(orders, items)
 
 
+def test_tables_that_were_left_out(follower: Follower) -> None:
+    topic = follower.topic("all")
+    orders, items = follower.table("orders", topic), follower.table("items", topic)
+    follower.options["include"] = ["shop.orders"]
+    for number in range(3):
+        orders.insert({"id": number, "item": "x", "amount": number})
+        items.insert({"id": number, "item": "x", "amount": number})
+    assert follower.once()
+    items.insert({"id": 9, "item": "x", "amount": 9})
+    # All of its earlier messages were passed over.
+    follower.options["include"] = ["shop.*"]
+    with pytest.raises(Invalid, match=r"select tables .* left out .*resnapshot --all --replace"):
+        follower.once()
+    assert not follower.lake.table_exists("lake.items")
+    assert follower.lake.cdc.resnapshot(replace=True) is False
+    assert follower.once()
+    follower.check(orders, items)
+    # So were those of a table that was selected before.
+    follower.options["exclude"] = ["*.items"]
+    items.insert({"id": 10, "item": "x", "amount": 10})
+    assert follower.once()
+    del follower.options["exclude"]
+    items.insert({"id": 11, "item": "x", "amount": 11})
+    with pytest.raises(Invalid, match=r"select tables .* left out .*resnapshot --all --replace"):
+        follower.once()
+    assert follower.lake.cdc.resnapshot(replace=True) is False
+    assert follower.once()
+    follower.check(orders, items)
+
+
 def test_a_truncation_in_its_place(follower: Follower) -> None:
     topic = follower.topic("all")
     orders, items = follower.table("orders", topic), follower.table("items", topic)

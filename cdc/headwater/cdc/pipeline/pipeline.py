@@ -19,7 +19,11 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.redefinitions import RedefinitionWatch
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
-from headwater.cdc.pipeline.start_check import check_same_layout, start_problems
+from headwater.cdc.pipeline.start_check import (
+    check_no_more_selected,
+    check_same_layout,
+    start_problems,
+)
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase, TableState
 from headwater.cdc.pipeline.table_states import after_batch, quarantined, read_again
 from headwater.cdc.pipeline.targets import Targets
@@ -160,9 +164,11 @@ class _Session:
         """Follow the source to a position, or until it is stopped."""
         self._goal = goal
         plan = self._state.plan() or self._first_plan()
-        check_same_layout(self._state.settings(), self._settings, self._selected(plan))
+        requests, stored = self._state.requests(), self._state.settings()
+        check_same_layout(stored, self._settings, self._selected(plan))
+        if not self._source.has_rows and "restart" not in requests:
+            check_no_more_selected(stored, self._settings)
         self._state.save_settings(self._settings.stored())
-        requests = self._state.requests()
         if "restart" in requests:
             plan = self._restarted(plan, requests)
         elif "stop" in requests:

@@ -18,7 +18,7 @@ from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["check_same_layout", "start_findings", "start_problems"]
+__all__ = ["check_no_more_selected", "check_same_layout", "start_findings", "start_problems"]
 
 
 # What the parts of a layout are, for messages.
@@ -110,6 +110,32 @@ def check_same_layout(
                 f"{getattr(old, what)!r}); give the options of before, or start a pipeline with "
                 "another name into another database"
             )
+
+
+def check_no_more_selected(stored: Mapping[str, str], settings: PipelineSettings) -> None:
+    """Check that a pipeline selects no table that it left out before, whose rows were passed over.
+
+    Fewer patterns to include, or more to exclude, select fewer tables.
+
+    Args:
+        stored: The settings that it was started with last; empty for a new pipeline.
+        settings: Those that it is started with now.
+
+    Raises:
+        Invalid: It may select others.
+    """
+    if not stored:
+        return
+    before = PipelineSettings.from_stored(settings.name, settings.target, stored)
+    patterns = {*settings.include} <= {*before.include} and {*settings.exclude} >= {*before.exclude}
+    old, new = before.selection(), settings.selection()
+    if not patterns or (old.tables, old.databases) != (new.tables, new.databases):
+        raise Invalid(
+            f"pipeline '{settings.name}' cannot start: it may select tables that it left out "
+            f"before (it included {', '.join(before.include)}), and their messages were passed "
+            "over; give the selection of before, or let the next start create all tables again "
+            "from where the topics begin: headwater cdc resnapshot --all --replace"
+        )
 
 
 def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Finding]:
