@@ -25,6 +25,10 @@ class CutConnections:
         address: The server.
         cuts: After how many bytes of the log each reader is cut; later readers are not.
         when_cut: Called after each cut.
+
+    Attributes:
+        is_closed: Whether the server cannot be reached.
+        rejected: How many connections were rejected meanwhile.
     """
 
     def __init__(
@@ -33,7 +37,7 @@ class CutConnections:
         self._server, self._cuts, self._when_cut = address, list(cuts), when_cut
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = replace(address, host="127.0.0.1", port=self._listener.getsockname()[1])
-        self.cut_readers = 0
+        self.cut_readers, self.rejected, self.is_closed = 0, 0, False
         self._ended = Event()
         self._thread = Thread(target=self._accept, daemon=True)
 
@@ -56,6 +60,10 @@ class CutConnections:
             if not select.select([self._listener], [], [], 0.1)[0]:
                 continue
             client, _ = self._listener.accept()
+            if self.is_closed:
+                client.close()
+                self.rejected += 1
+                continue
             server = socket.create_connection((self._server.host, self._server.port))
             Thread(target=self._forward, args=(client, server), daemon=True).start()
 
@@ -63,7 +71,7 @@ class CutConnections:
         left: int | None = None
         with client, server:
             client.sendall(_without_tls(server.recv(1 << 16)))
-            while not self._ended.is_set():
+            while not (self._ended.is_set() or self.is_closed):
                 ready, _, _ = select.select([client, server], [], [], 0.1)
                 for end in ready:
                     try:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.cdc.pipeline.cut_connections import CutConnections
+from tests.cdc.service.conftest import source_url
 from tests.cdc.source_logs import SourceServer
 from tests.cdc.waiting import until
 
+from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.state import BatchPlan, PipelineState, TablePhase
+from headwater.cdc.service.options import PipelineOptions
+from headwater.cdc.service.running import RunningPipeline
+from headwater.cdc.service.sources import open_source
+from headwater.cdc.source.source import Source
 from headwater.client import Lake, connect
-from headwater.storage.errors import Conflict, Forbidden, HeadwaterError, Unsupported
+from headwater.storage.errors import (
+    Conflict,
+    Forbidden,
+    HeadwaterError,
+    Unavailable,
+    Unsupported,
+)
 
 pytestmark = pytest.mark.mariadb
 
@@ -46,6 +60,49 @@ def test_a_pipeline_follows_until_it_is_stopped(
     assert not pipeline.is_running
     assert pipeline.wait()
     assert "ended" in repr(pipeline)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_it_is_stopped_while_its_source_is_away(
+    lake: Lake, store: SourceServer, options: dict[str, Any], returns: bool
+) -> None:
+    with CutConnections(store.address, []) as way:
+        options["source"] = source_url(way.address)
+        pipeline = lake.cdc.mysql(**options)
+        until(lambda: pipeline.status().batch > 0)
+        way.is_closed = True
+        # It waits for longer each time.
+        until(lambda: way.rejected == 5)
+        state = PipelineState.open(lake, "lake", "shop")
+        with ThreadPoolExecutor(1) as threads:
+            stopping = threads.submit(lake.cdc.stop, name="shop")
+            until(state.requests)
+            if returns:
+                way.is_closed = False
+            stopping.result(120)
+        assert pipeline.wait(30)
+        assert state.requests() == {}
+
+
+def test_a_request_to_stop_counts_where_it_came_after_the_start(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    assert lake.cdc.mysql(**options, once=True).wait()
+    state = PipelineState.open(lake, "lake", "shop")
+    parsed = PipelineOptions.parse({**options, "source": source_url(store.address)})
+    connections = iter((False, False, True))
+
+    def connect_late() -> Source:
+        if not next(connections):
+            raise Unavailable("the source is away")
+        # Behind the last look of the process that waited.
+        state.request("stop", "later")
+        return open_source(parsed.address(), parsed.settings())
+
+    # Meant for a process that ended before it saw it.
+    state.request("stop", "earlier")
+    assert RunningPipeline(Pipeline(lake, connect_late, parsed.settings())).wait(60)
+    assert state.requests() == {}
 
 
 def test_once_ends_when_all_is_committed(

@@ -34,9 +34,12 @@ from headwater.client.lake import Lake
 from headwater.storage.errors import Conflict, Invalid, Unavailable
 from headwater.storage.jobs.executor import ParallelExecutor
 
-__all__ = ["Pipeline"]
+__all__ = ["MAX_WAIT_SECONDS", "Pipeline"]
 
-_FIRST_WAIT, _MAX_WAIT = 0.5, 30.0
+MAX_WAIT_SECONDS = 30.0
+"""How long a pipeline waits at most before it connects again."""
+
+_FIRST_WAIT = 0.5
 _JOINING_SECONDS = 0.2
 # Of a batch's time, for which changes are collected although the batch before took longer.
 _MIN_SHARE = 0.2
@@ -70,6 +73,8 @@ class Pipeline:
         self.progress = ProgressLog()
         self._lake, self._open_source = lake, open_source
         self._stop = Event()
+        # A request that was meant for a process that ended before it saw it.
+        self._late_stop: str | None = None
 
     def stop(self) -> None:
         """End after the batch that is being written; may be called by any thread."""
@@ -90,28 +95,46 @@ class Pipeline:
             NotFound: The source's log was purged; or the lake's database does not exist.
             Unavailable: With `once`, the source or the lake cannot be reached.
         """
-        wait = _FIRST_WAIT
+        wait, is_first = _FIRST_WAIT, True
         goal: Position | None = None
         while True:
             begun = monotonic()
             try:
+                if is_first:
+                    self._late_stop, is_first = self._requested_stop(), False
                 with closing(self._open_source()) as source:
                     source.lock(self.settings.name, self.settings.lock_seconds)
-                    session = _Session(self, self._lake, source, self._stop)
+                    session = _Session(self, self._lake, source, self._stop, self._late_stop)
                     session.look()
                     if once and goal is None:
                         goal = source.position()
                     self.progress.waits(None)
                     return session.run(goal)
             except Unavailable as error:
-                if monotonic() - begun > 2 * _MAX_WAIT:
+                if monotonic() - begun > 2 * MAX_WAIT_SECONDS:
                     wait = _FIRST_WAIT
-                if once and wait > _MAX_WAIT / 2:
+                if once and wait > MAX_WAIT_SECONDS / 2:
                     raise
                 self.progress.waits(error.message)
-            if self._stop.wait(wait):
+            if self._stop.wait(wait) or self._is_asked_to_stop():
                 return True
-            wait = min(2 * wait, _MAX_WAIT)
+            wait = min(2 * wait, MAX_WAIT_SECONDS)
+
+    def _requested_stop(self, *, takes: bool = False) -> str | None:
+        """The request to stop that waits; it is removed if this process takes it."""
+        state = PipelineState.existing(self._lake, self.settings.target, self.settings.name)
+        request = None if state is None else state.requests().get("stop")
+        if takes and state is not None and request is not None and request != self._late_stop:
+            state.answer({"stop": request})
+        return request
+
+    def _is_asked_to_stop(self) -> bool:
+        """Whether another process has asked this one to stop while it waits for its source."""
+        try:
+            return self._requested_stop(takes=True) not in (None, self._late_stop)
+        except Unavailable:
+            # The lake is not there either.
+            return False
 
 
 class _Session:
@@ -123,9 +146,10 @@ class _Session:
         lake: Lake,
         source: Source,
         stop: Event,
+        late_stop: str | None,
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
-        self._source, self._stop = source, stop
+        self._source, self._stop, self._late_stop = source, stop, late_stop
         self._executor = pipeline.executor
         self._goal: Position | None = None
         self._state = self._opened_state(lake)
@@ -171,9 +195,8 @@ class _Session:
         self._state.save_settings(self._settings.stored())
         if "restart" in requests:
             plan = self._restarted(plan, requests)
-        elif "stop" in requests:
-            # It was meant for a process that ended before it saw it.
-            self._state.answer({"stop": requests["stop"]})
+        if self._late_stop is not None:
+            self._state.answer({"stop": self._late_stop})
         end = self._source.parse(plan.end)
         self._source.check_holds(end)
         self._log_file = None if "restart" in requests else self._state.log_file()
@@ -198,6 +221,8 @@ class _Session:
                     break
                 plan, states = self._next(plan, states, reader)
         self._end(plan, states)
+        if "stop" in self._obeyed_requests:
+            self._state.answer({"stop": self._obeyed_requests["stop"]})
         return all(state.is_followed or not state.reason for state in states.values())
 
     def _selected(self, plan: BatchPlan) -> States:
@@ -248,7 +273,7 @@ class _Session:
                 BatchPlan(plan.number + 1, start, position, tables), _EMPTY_BATCH
             )
         self._state.save_log_file(None)
-        self._state.answer(requests)
+        self._state.answer({name: value for name, value in requests.items() if name != "stop"})
         return plan
 
     def _is_done(self, plan: BatchPlan, states: States, reader: LogReader) -> bool:

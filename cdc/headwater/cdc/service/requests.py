@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from time import monotonic, sleep
 
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.pipeline.pipeline import MAX_WAIT_SECONDS
 from headwater.cdc.pipeline.state import TablePhase
 from headwater.cdc.service.sources import SourceKind, source_kind
 from headwater.cdc.service.status import StoredPipeline
@@ -15,6 +17,7 @@ from headwater.storage.errors import Conflict, HeadwaterError, Invalid, NotFound
 __all__ = ["request_catchup", "request_resnapshot", "request_stop"]
 
 _ASK_SECONDS = 0.5
+_RETURN_SECONDS = MAX_WAIT_SECONDS + 15.0
 _REPLACE = "replace"
 _BEGIN_AGAIN = "headwater cdc resnapshot --all --replace"
 
@@ -33,24 +36,33 @@ def request_stop(
         NotFound: No process runs it.
         Unavailable: It has not ended in time.
     """
-    deadline = monotonic() + seconds
-    state, has_asked = pipeline.state, False
-    while (running := is_running(pipeline, password)) is not False:
+    state, deadline, back_by = pipeline.state, monotonic() + seconds, 0.0
+    request, is_taken = "", False
+    while True:
+        running = is_running(pipeline, password)
         waits = "stop" in state.requests()
-        if not waits and has_asked and running is None:
-            return
-        if not waits:
-            state.request("stop", "")
-            has_asked = True
+        is_taken |= bool(request) and not waits
+        if is_taken and not running:
+            break
+        if running is False:
+            # A process that waits for its source connects later than this one does.
+            if not request or monotonic() > back_by:
+                break
+        elif not request or not waits:
+            # Not the value of a request that was meant for an earlier process.
+            request = secrets.token_hex(8)
+            state.request("stop", request)
+        if running is None:
+            back_by = monotonic() + _RETURN_SECONDS
         if monotonic() > deadline:
-            state.answer({"stop": ""})
+            state.answer({"stop": request})
             raise Unavailable(
                 f"pipeline '{pipeline.name}' has not stopped within {seconds:g} s; end its process "
                 "(it goes on where it was when it is started again)"
             )
         sleep(_ASK_SECONDS)
-    state.answer({"stop": ""})
-    if not has_asked:
+    state.answer({"stop": request})
+    if not request:
         raise NotFound(f"no process runs pipeline '{pipeline.name}'; nothing is to be stopped")
 
 
