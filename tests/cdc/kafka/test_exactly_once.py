@@ -12,8 +12,12 @@ from confluent_kafka import TopicPartition
 from tests.cdc.kafka.broker import Broker
 from tests.cdc.kafka.conftest import Follower
 from tests.cdc.pipeline.killed_pipelines import running
+from tests.cdc.waiting import until
 
 from headwater.catalog.table.table import Table
+from headwater.cdc.kafka.address import Address
+from headwater.cdc.kafka.cluster import Cluster
+from headwater.cdc.kafka.group import GroupMember
 from headwater.cdc.kafka.positions import TopicPosition
 from headwater.cdc.pipeline.state import PipelineState
 from headwater.cdc.service.options import PipelineOptions
@@ -205,6 +209,26 @@ def test_two_processes(follower: Follower) -> None:
     (status,) = follower.lake.cdc.status()
     assert not status.is_running
     assert status.lag_seconds == 0.0
+
+
+def test_a_pipeline_without_changes_stays_in_its_group(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.cdc.kafka.group._MAX_POLL_MILLIS", 6000)
+    topic = follower.topic("orders")
+    follower.table("orders", topic).insert({"id": 1, "item": "x", "amount": 1})
+    follower.flush()
+    cluster = Cluster(Address((follower.broker.address,)), {})
+    other = f"{follower.prefix}other"
+    silent = GroupMember(cluster, other)
+    with follower.lake.cdc.kafka(**follower.settings()) as pipeline:
+        until(lambda: pipeline.status().batch > 0)
+        # A member that joined later, and is not polled, is dropped.
+        silent.join([topic], 0)
+        until(lambda: not cluster.members(other))
+        (status,) = follower.lake.cdc.status()
+        assert status.is_running
+    silent.close()
 
 
 @pytest.fixture

@@ -30,11 +30,11 @@ class GroupMember:
 
     Args:
         cluster: The cluster.
-        group: The group.
+        name: The group.
     """
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
-        self._cluster, self._group = cluster, group
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster, self.name = cluster, name
         self._consumer: Consumer | None = None
 
     def join(self, topics: Collection[str], seconds: float) -> None:
@@ -51,14 +51,14 @@ class GroupMember:
         deadline = monotonic() + seconds
         while True:
             # Two that join at once both see the other one, and both leave.
-            if not self._cluster.members(self._group):
+            if not self._cluster.members(self.name):
                 self._subscribe(topics)
-                if len(self._cluster.members(self._group)) == 1:
+                if len(self._cluster.members(self.name)) == 1:
                     return
                 self.close()
             if monotonic() >= deadline:
                 raise Conflict(
-                    f"consumer group '{self._group}' at the source at {self._cluster.address} has "
+                    f"consumer group '{self.name}' at the source at {self._cluster.address} has "
                     f"a member for {seconds:g} s already: the pipeline runs in another process; "
                     "stop that one first: headwater cdc stop"
                 )
@@ -68,7 +68,7 @@ class GroupMember:
         config: dict[str, Any] = {
             "session.timeout.ms": _SESSION_MILLIS,
             **self._cluster.config,
-            "group.id": self._group,
+            "group.id": self.name,
             "enable.auto.commit": False,
             "max.poll.interval.ms": _MAX_POLL_MILLIS,
         }
@@ -89,19 +89,24 @@ class GroupMember:
                     raise KafkaException(error)
                 if monotonic() > deadline:
                     raise Unavailable(
-                        f"consumer group '{self._group}' at the source at "
+                        f"consumer group '{self.name}' at the source at "
                         f"{self._cluster.address} does not accept a member within "
                         f"{_JOIN_SECONDS:g} s; check that the brokers run"
                     )
         except KafkaException as error:
-            what = f"join consumer group '{self._group}'"
+            what = f"join consumer group '{self.name}'"
             raise kafka_error(self._cluster.address, what, error.args[0]) from error
+
+    def stay(self) -> None:
+        """Remain a member, if it is one: the group drops those that are not polled."""
+        if self._consumer is not None:
+            self._consumer.poll(0)
 
     def commit(self, position: TopicPosition) -> None:
         """Show others how far the topics were read; nobody reads these offsets to go on."""
         if self._consumer is None:
             return
-        self._consumer.poll(0)
+        self.stay()
         offsets = [
             TopicPartition(name, partition, offset)
             for (name, partition), offset in position.partitions().items()

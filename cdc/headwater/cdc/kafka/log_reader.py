@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from headwater.cdc.ddl import Change, Truncate
 from headwater.cdc.kafka.cluster import Cluster, kafka_error
 from headwater.cdc.kafka.events import EventGroup, Events, Messages
+from headwater.cdc.kafka.group import GroupMember
 from headwater.cdc.kafka.message_buffer import MessageBuffer
 from headwater.cdc.kafka.origins import Origin, united_origins
 from headwater.cdc.kafka.positions import Partition, TopicOffsets, TopicPosition
@@ -66,10 +67,10 @@ class KafkaLogReader:
         topics: The topics that are read.
         start: The position that they are read from.
         decode: Finds the events in messages.
-        group: The name that the consumer has; it is not a member.
+        member: The member of the group that is told how far batches are committed; the consumer
+            has the group's name, and is not a member.
         is_selected: Whether a table may be followed.
         memory_bytes: How many bytes of messages there are at most.
-        committed: Is told how far batches are committed.
     """
 
     def __init__(
@@ -79,13 +80,12 @@ class KafkaLogReader:
         start: TopicPosition,
         *,
         decode: Callable[[Messages], Events],
-        group: str,
+        member: GroupMember,
         is_selected: Callable[[TableName], bool],
         memory_bytes: int,
-        committed: Callable[[TopicPosition], None],
     ) -> None:
         self._cluster, self._topics, self._position = cluster, topics, start
-        self._decode, self._is_selected, self._committed = decode, is_selected, committed
+        self._decode, self._is_selected, self._member = decode, is_selected, member
         self._memory_bytes = memory_bytes
         self._tables: Mapping[TableName, SourceTable | None] = {}
         # Tables that were described and are not followed.
@@ -97,7 +97,7 @@ class KafkaLogReader:
         self._next_look = monotonic()
         config: dict[str, Any] = {
             **cluster.config,
-            "group.id": group,
+            "group.id": member.name,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
@@ -136,7 +136,7 @@ class KafkaLogReader:
     def confirm(self, position: Position) -> None:
         """Show others how far messages are committed."""
         assert isinstance(position, TopicPosition)
-        self._committed(position)
+        self._member.commit(position)
 
     def released(self) -> None:
         """Nothing: a batch's messages go with it."""
@@ -160,6 +160,7 @@ class KafkaLogReader:
         self, limits: BatchLimits, should_end: Callable[[], bool] = lambda: False
     ) -> LogBatch:
         """Read messages until a limit is reached, see `LogReader.read_batch`."""
+        self._member.stay()
         held, self._held = self._held, None
         if held is not None:
             return self._ended(held)

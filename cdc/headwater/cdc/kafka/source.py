@@ -62,8 +62,7 @@ class KafkaSource:
         self._topics = Topics(self._cluster, options)
         self._compacted: dict[str, bool] = {}
         self._registry = None if options.registry is None else SchemaRegistry(options.registry)
-        self._group = options.group or _GROUP_PREFIX + pipeline
-        self._member = GroupMember(self._cluster, self._group)
+        self._member = GroupMember(self._cluster, options.group or _GROUP_PREFIX + pipeline)
 
     def close(self) -> None:
         """End the connections, and leave the group."""
@@ -94,7 +93,7 @@ class KafkaSource:
             return findings
         try:
             self._topics.start()
-            self._cluster.members(self._group)
+            self._cluster.members(self._member.name)
         except HeadwaterError as error:
             problem, _, remedy = error.message.rpartition("; ")
             findings.append(Finding(f"source {self.address}", problem, remedy))
@@ -127,7 +126,7 @@ class KafkaSource:
     def is_locked(self, pipeline: str) -> bool:
         """Whether the pipeline's consumer group has a member."""
         del pipeline
-        return bool(self._cluster.members(self._group))
+        return bool(self._cluster.members(self._member.name))
 
     # The log ----------------------------------------------------------------------------------
 
@@ -164,10 +163,9 @@ class KafkaSource:
             self._topics,
             after,
             decode=self._decode,
-            group=self._group,
+            member=self._member,
             is_selected=is_selected,
             memory_bytes=memory_bytes,
-            committed=self._member.commit,
         )
 
     def beginning(self, end: TopicPosition, what: str, remedy: str) -> TopicPosition:
