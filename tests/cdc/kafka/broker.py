@@ -17,6 +17,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 __all__ = ["Broker", "broker_jars"]
@@ -28,6 +30,8 @@ controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/logs
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
@@ -134,6 +138,18 @@ class Broker:
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
         admin = self.admin
         for future in admin.create_topics([topic]).values():
+            future.result(30)
+
+    def allow(self, topic: str, *operations: AclOperation) -> None:
+        """Let clients do nothing but some operations with a topic."""
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        who, host = "User:ANONYMOUS", "*"
+        allowed = [
+            AclBinding(ResourceType.TOPIC, topic, literal, who, host, operation, allow)
+            for operation in operations
+        ]
+        admin = self.admin
+        for future in admin.create_acls(allowed).values():
             future.result(30)
 
     def delete_topic(self, name: str) -> None:

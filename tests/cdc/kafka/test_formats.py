@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin._acl import AclOperation
 from tests.cdc.kafka.conftest import ORDERS, Follower
 from tests.cdc.kafka.connector import Column, connect_type
 from tests.cdc.kafka.schema_registry import running_registry
 from tests.cdc.kafka.test_avro import COLUMNS, Writer
+from tests.cdc.waiting import until
 
 from headwater.storage.errors import Forbidden, Invalid, NotFound, Unavailable, Unsupported
 
@@ -86,6 +88,24 @@ def test_a_compacted_topic_whose_tombstones_tell_no_table(follower: Follower) ->
     orders.insert({"id": 1, "item": "x", "amount": 1})
     with pytest.raises(Unsupported, match="is compacted, and its name is"):
         follower.once()
+
+
+def test_topics_whose_settings_cannot_be_read(follower: Follower) -> None:
+    topic = follower.topic("all.tables")
+    orders = follower.table("orders", topic, schemas=False)
+    orders.insert({"id": 1, "item": "x", "amount": 1})
+    operations = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
+    follower.broker.allow(topic, *operations)
+    options = follower.settings()
+    until(lambda: follower.lake.cdc.check(**options))
+    (note,) = follower.lake.cdc.check(**options)
+    assert note.is_note
+    assert str(note).endswith("counts as compacted; grant the user DescribeConfigs on it")
+    with pytest.raises(Unsupported, match=r"may be compacted, .* grant the user DescribeConfigs"):
+        follower.once()
+    follower.broker.allow(topic, AclOperation.DESCRIBE_CONFIGS)
+    until(lambda: follower.lake.cdc.check(**options) == [])
+    assert follower.once()
 
 
 def test_avro_with_a_schema_registry(follower: Follower) -> None:

@@ -156,8 +156,10 @@ class Cluster:
             for partition, future in futures.items()
         }
 
-    def are_compacted(self, names: Collection[str]) -> Mapping[str, bool]:
-        """Whether each topic may lose messages whose key comes again, or that is not known.
+    def are_compacted(self, names: Collection[str]) -> Mapping[str, bool | None]:
+        """Whether each topic may lose messages whose key comes again; None where it is not known.
+
+        Topics have settings, which a user with the operation DescribeConfigs may read.
 
         Raises:
             Unavailable: The cluster does not answer.
@@ -165,7 +167,7 @@ class Cluster:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
-        compacted = dict.fromkeys(names, True)
+        compacted: dict[str, bool | None] = dict.fromkeys(names)
         futures = self._admin.describe_configs(resources, request_timeout=_SECONDS)
         for resource, future in futures.items():
             try:

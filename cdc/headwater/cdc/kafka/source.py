@@ -60,7 +60,7 @@ class KafkaSource:
         self._options = options
         self._cluster = Cluster(address, options.properties)
         self._topics = Topics(self._cluster, options)
-        self._compacted: dict[str, bool] = {}
+        self._compacted: dict[str, bool | None] = {}
         self._registry = None if options.registry is None else SchemaRegistry(options.registry)
         self._member = GroupMember(self._cluster, options.group or _GROUP_PREFIX + pipeline)
 
@@ -96,8 +96,18 @@ class KafkaSource:
             self._cluster.members(self._member.name)
         except HeadwaterError as error:
             problem, _, remedy = error.message.rpartition("; ")
-            findings.append(Finding(f"source {self.address}", problem, remedy))
-        return findings
+            return [Finding(f"source {self.address}", problem, remedy)]
+        compacted = self._cluster.are_compacted(self._topics.names)
+        return [
+            Finding(
+                f"topic '{name}'",
+                "its settings cannot be read, so that it counts as compacted",
+                "grant the user DescribeConfigs on it",
+                is_note=True,
+            )
+            for name, is_compacted in sorted(compacted.items())
+            if is_compacted is None
+        ]
 
     def unreadable(self, tables: Sequence[SourceTable]) -> Sequence[Finding]:
         """None: the topics are readable or not."""
@@ -174,7 +184,8 @@ class KafkaSource:
 
     def has_compacted(self, position: TopicPosition) -> bool:
         """Whether a topic may lack messages whose key comes again."""
-        return any(self._cluster.are_compacted(position.topics).values())
+        compacted = self._cluster.are_compacted(position.topics).values()
+        return any(is_compacted is not False for is_compacted in compacted)
 
     def _decode(self, messages: Messages) -> Events:
         """The events of messages, in the format that was chosen."""

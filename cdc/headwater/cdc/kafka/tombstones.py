@@ -19,9 +19,16 @@ _PLAIN = frozenset({"boolean", "int8", "int16", "int32", "int64", "string"})
 _MIN_PARTS = 3
 
 
-def tombstone_rows(messages: Messages, compacted: Mapping[str, bool]) -> Rows:
-    """The messages without a value in compacted topics. Of other topics they repeat a delete."""
-    numbers = [number for number, name in enumerate(messages.topics) if compacted.get(name, True)]
+def tombstone_rows(messages: Messages, compacted: Mapping[str, bool | None]) -> Rows:
+    """The messages without a value in compacted topics. Of other topics they repeat a delete.
+
+    Args:
+        messages: The messages.
+        compacted: Whether topics are compacted; one of which that is not known may be.
+    """
+    numbers = [
+        number for number, name in enumerate(messages.topics) if compacted.get(name) is not False
+    ]
     counts = np.isin(messages.topic, numbers)
     if not counts.any():
         return np.zeros(0, np.int64)
@@ -106,7 +113,7 @@ def _type_without_schema(column: SourceColumn, table: TableName) -> ConnectType:
 
 
 def check_keys_tell_tables(
-    messages: Messages, group: EventGroup, compacted: Mapping[str, bool]
+    messages: Messages, group: EventGroup, compacted: Mapping[str, bool | None]
 ) -> None:
     """Check that a message without a value would tell the table of those with one.
 
@@ -117,12 +124,17 @@ def check_keys_tell_tables(
         return
     for number in np.unique(messages.topic[group.rows]).tolist():
         topic = messages.topics[number]
-        if compacted.get(topic, True) and _table(group.key_schema, topic) != group.table:
+        is_compacted = compacted.get(topic)
+        if is_compacted is not False and _table(group.key_schema, topic) != group.table:
+            what, remedy = "is compacted", "do not compact it (cleanup.policy)"
+            if is_compacted is None:
+                what = "may be compacted, as its settings cannot be read"
+                remedy = f"{remedy}, and grant the user DescribeConfigs on it"
             raise Unsupported(
-                f"topic '{topic}' is compacted, and {_unclear(topic, group.key_schema)} for rows "
+                f"topic '{topic}' {what}, and {_unclear(topic, group.key_schema)} for rows "
                 f"of {group.table}: a message that is left of a delete would not tell the table; "
                 "let the connector write keys with their schemas, use a topic for each table, or "
-                "do not compact it (cleanup.policy)"
+                f"{remedy}"
             )
 
 

@@ -49,8 +49,8 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
         Forbidden, Unavailable: The source or the lake cannot be asked.
     """
     if not source.has_rows:
-        options = _options(settings.table_options)
-        return [*source.findings(()), *options, *_target(lake, settings.target)]
+        findings = [*_options(settings.table_options), *_target(lake, settings.target)]
+        return sorted([*source.findings(()), *findings], key=lambda finding: finding.is_note)
     tables = source.tables(mapping=settings.type_mapping, without_key=settings.appends)
     names = {table.name for table in tables.followed}
     names |= {finding.table for finding in tables.findings if finding.table is not None}
