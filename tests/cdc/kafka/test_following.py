@@ -196,6 +196,19 @@ def test_tables_that_were_left_out(follower: Follower) -> None:
     follower.check(orders, items)
 
 
+def test_patterns_and_names_that_no_message_had(follower: Follower) -> None:
+    orders = follower.table("orders", follower.topic("all"))
+    orders.insert({"id": 1, "item": "x", "amount": 1})
+    follower.options |= {"include": ["shop.*", "shpo.*"], "table_mapping": {"ordres": "sales"}}
+    with pytest.raises(Invalid) as error:
+        follower.once()
+    assert "pattern 'shpo.*': it matches no table of the source that has" in error.value.message
+    assert "'table-mapping': no followed table has the name 'ordres'" in error.value.message
+    follower.check(orders)
+    follower.options |= {"include": ["shop.*"], "table_mapping": {}}
+    assert follower.once()
+
+
 def test_a_truncation_in_its_place(follower: Follower) -> None:
     topic = follower.topic("all")
     orders, items = follower.table("orders", topic), follower.table("items", topic)

@@ -10,7 +10,7 @@ from tests.cdc.task_executors import PickledTasks
 from tests.cdc.waiting import until
 
 from headwater.cdc.service.options import PipelineOptions
-from headwater.cdc.service.running import start
+from headwater.cdc.service.running import check, start
 from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.storage.errors import Unsupported
 
@@ -136,6 +136,8 @@ def test_spark_is_rejected_by_name(follower: Follower) -> None:
     tasks = PickledTasks()
     with pytest.raises(Unsupported, match="not followed with Spark; leave --spark out"):
         start(follower.lake, options, executor=tasks)
+    with pytest.raises(Unsupported, match="not followed with Spark; leave --spark out"):
+        check(follower.lake, options, executor=tasks)
     compared = verify(follower.lake, options.address(), options.settings(), tasks)
     with pytest.raises(Unsupported, match="not compared with Spark; leave --spark out"):
         list(compared)

@@ -41,6 +41,11 @@ def resolve(values: dict[str, Any]) -> None:
             {"source": "oracle://u@h"},
             "'oracle', which is not MySQL, MariaDB, PostgreSQL or Kafka; write",
         ),
+        ({"source": "mysql://u@h:abc"}, "not a URL: its port is not a number, or its password"),
+        ({"source": "mysql://u@[::1"}, "the source is not a URL: its port is not a number, or"),
+        ({"source": "mysql://u:s3@cr3:t@h"}, "has otherwise, as '@' is %40, ':' is %3A and '/' is"),
+        ({"source": "postgresql://u:s3@cr3:t@h/d"}, "the source is not a URL: its port is not a"),
+        ({"source": "mysql://u:s3@cr3t@h/a/b"}, "source 'mysql://u@h/a/b'"),
         ({"include": []}, "no table is included"),
         ({"include": ["shop"]}, "'shop' is not a pattern of tables"),
         ({"exclude": "a.b.c"}, "'a.b.c' is not a pattern of tables"),
@@ -94,6 +99,7 @@ def test_wrong_options_are_one_sentence(values: dict[str, Any], message: str) ->
         resolve({**LEAST, **values})
     assert message in error.value.message
     assert "\n" not in error.value.message
+    assert "cr3" not in error.value.message
 
 
 def test_a_file_has_the_same_names(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from headwater.cdc.pipeline.redefinitions import RedefinitionWatch
 from headwater.cdc.pipeline.schema_events import SchemaEvents
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.start_check import (
+    check_all_matched,
     check_no_more_selected,
     check_same_layout,
     start_problems,
@@ -91,7 +92,8 @@ class Pipeline:
 
         Raises:
             Conflict: Another process runs the pipeline; or the source lacks what was read from it.
-            Invalid: The settings do not fit the source or the lake.
+            Invalid: The settings do not fit the source or the lake; or with `once`, a pattern is of
+                none of the tables that messages had.
             NotFound: The source's log was purged; or the lake's database does not exist.
             Unavailable: With `once`, the source or the lake cannot be reached.
         """
@@ -176,8 +178,9 @@ class _Session:
         self._obeyed_requests: dict[str, str] = {}
         # Tables of which the last batch could read no range.
         self._stalled: frozenset[TableName] = frozenset()
-        # What was read last of the source's log.
+        # What was read last of the source's log, and whether anything was.
         self._log_file: str | None = None
+        self._has_read = False
 
     def look(self) -> None:
         """Ask for what the log does not have: all of it until now is to be followed."""
@@ -223,6 +226,9 @@ class _Session:
         self._end(plan, states)
         if "stop" in self._obeyed_requests:
             self._state.answer({"stop": self._obeyed_requests["stop"]})
+        is_all_read = goal is not None and self._has_read and not self._stop.is_set()
+        if is_all_read and not self._source.has_rows:
+            check_all_matched(self._settings, states)
         return all(state.is_followed or not state.reason for state in states.values())
 
     def _selected(self, plan: BatchPlan) -> States:
@@ -314,6 +320,7 @@ class _Session:
         """Commit what an earlier process planned, and perhaps did not commit."""
         self._follow(reader, states)
         batch = reader.read_until(self._source.parse(plan.end))
+        self._has_read = batch.transactions > 0
         self._save_log_file(self._checked_log(reader))
         states, parts = self._catching_up.read_planned(states)
         # Ranges are read behind the batch: nothing in it changes their rows without an event.
@@ -336,6 +343,7 @@ class _Session:
                     limits, lambda: self._should_end(commit, is_waited_for=waits)
                 )
             self._turn += 1
+            self._has_read |= batch.transactions > 0
             commit.take_snapshot(reader, batch, self._turn)
             states = commit.finish_reading(states)
             self._stalled = frozenset(commit.stalled)

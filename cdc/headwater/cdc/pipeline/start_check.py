@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
-from headwater.cdc.model.selection import Selection
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import STATE_TABLE
@@ -18,7 +17,13 @@ from headwater.storage.errors import Invalid, NotFound, Unsupported
 from headwater.storage.schema.rules import new_table_schema
 from headwater.storage.schema.table_schema import TableSchema
 
-__all__ = ["check_no_more_selected", "check_same_layout", "start_findings", "start_problems"]
+__all__ = [
+    "check_all_matched",
+    "check_no_more_selected",
+    "check_same_layout",
+    "start_findings",
+    "start_problems",
+]
 
 
 # What the parts of a layout are, for messages.
@@ -58,7 +63,9 @@ def start_findings(lake: Lake, source: Source, settings: PipelineSettings) -> li
     chosen = sorted(name for name in names if selection.matches(name))
     followed = [table for table in tables.followed if selection.matches(table.name)]
     findings = list(source.findings({name.database for name in chosen}))
-    findings += _unmatched(settings, selection, names, source.address.user)
+    seen = f"that user '{source.address.user}' sees"
+    remedy = "correct it, or grant the user SELECT on the tables"
+    findings += _unmatched(settings, names, seen, remedy)
     if not chosen and not findings:
         findings.append(
             Finding(
@@ -138,6 +145,25 @@ def check_no_more_selected(stored: Mapping[str, str], settings: PipelineSettings
         )
 
 
+def check_all_matched(settings: PipelineSettings, names: Collection[TableName]) -> None:
+    """Check that messages had tables for each pattern and each name of options.
+
+    Args:
+        settings: The pipeline's.
+        names: The tables that messages had.
+
+    Raises:
+        Invalid: They had none for one.
+    """
+    findings = [
+        *_unmatched(settings, names, "that has messages", "correct it, or wait for its messages")
+    ]
+    if findings:
+        raise Invalid(
+            f"pipeline '{settings.name}' has read all messages: {'; '.join(map(str, findings))}"
+        )
+
+
 def _unwatched(source: Source, followed: Collection[TableName]) -> Iterator[Finding]:
     """Tables whose rows a foreign key changes, silently, with those of a table that is left out."""
     if source.logs_cascades:
@@ -183,15 +209,22 @@ def _partly_logged(
 
 
 def _unmatched(
-    settings: PipelineSettings, selection: Selection, names: Collection[TableName], user: str
+    settings: PipelineSettings, names: Collection[TableName], seen: str, remedy: str
 ) -> Iterator[Finding]:
-    """Patterns and names of options that no table has."""
-    remedy = "correct it, or grant the user SELECT on the tables"
+    """Patterns and names of options that no table has.
+
+    Args:
+        settings: The pipeline's.
+        names: The tables that there are.
+        seen: Which these are, for messages.
+        remedy: What to do.
+    """
+    selection = settings.selection()
     for pattern in selection.include:
         if not any(pattern.matches(name) for name in names):
             yield Finding(
                 f"pattern '{pattern.text}'",
-                f"it matches no table of the source that user '{user}' sees",
+                f"it matches no table of the source {seen}",
                 remedy,
             )
     for subject, choice, parts in (
@@ -201,7 +234,7 @@ def _unmatched(
         if choice.including is not None and not any(map(choice.including.matches, parts)):
             yield Finding(
                 f"option 'including-{subject}'",
-                f"'{choice.including.text}' matches no name that user '{user}' sees",
+                f"'{choice.including.text}' matches no name {seen}",
                 remedy,
             )
     for option, text in settings.layout.unused(filter(selection.matches, names)):

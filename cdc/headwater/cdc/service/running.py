@@ -132,11 +132,7 @@ def start(
         Unsupported: The source is Kafka, and tasks are to be run elsewhere.
     """
     address, settings = options.address(), options.settings()
-    if executor is not None and source_kind(settings.source) is SourceKind.KAFKA:
-        raise Unsupported(
-            "the source is Kafka, which is not followed with Spark; leave --spark out, or use the "
-            "lake of headwater.client.connect"
-        )
+    _check_executor(executor, settings)
     state = PipelineState.existing(lake, settings.target, settings.name)
     is_new = state is None or state.plan() is None
     findings: list[Finding] = []
@@ -166,11 +162,22 @@ def check(
         Invalid: An option is wrong.
         Forbidden: The source rejects the user or the password.
         Unavailable: It cannot be reached.
+        Unsupported: The source is Kafka, and tasks are to be run elsewhere.
     """
     address, settings = options.address(), options.settings()
+    _check_executor(executor, settings)
     with closing(open_source(address, settings)) as source:
         findings = start_findings(lake, source, settings)
     if executor is None:
         return findings
     # Notes stay at the end.
     return [*executor_findings(executor, settings, address), *findings]
+
+
+def _check_executor(executor: ParallelExecutor | None, settings: PipelineSettings) -> None:
+    """Check that tasks of a pipeline may be run elsewhere; Unsupported."""
+    if executor is not None and source_kind(settings.source) is SourceKind.KAFKA:
+        raise Unsupported(
+            "the source is Kafka, which is not followed with Spark; leave --spark out, or use the "
+            "lake of headwater.client.connect"
+        )

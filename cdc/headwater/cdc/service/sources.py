@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from headwater.cdc.kafka.address import Address as KafkaAddress
 from headwater.cdc.kafka.options import KafkaOptions
@@ -19,6 +18,7 @@ from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.postgres import types as postgres_types
 from headwater.cdc.postgres.server import Address as PostgresAddress
 from headwater.cdc.postgres.source import PostgresSource
+from headwater.cdc.source.options import read_url
 from headwater.cdc.source.source import Source
 from headwater.storage.errors import Invalid, Unavailable, Unsupported
 
@@ -106,10 +106,7 @@ def source_kind(source: str) -> SourceKind:
     if scheme == SourceKind.KAFKA and separator:
         # Its servers are several.
         return SourceKind.KAFKA
-    try:
-        scheme = make_url(source).drivername
-    except ArgumentError:
-        raise Invalid(f"the source is not a URL; write {_FORMS}") from None
+    scheme = read_url(source, "the source", _FORMS).drivername
     if scheme not in _SCHEMES:
         raise Invalid(
             f"the source is a URL of '{scheme}', which is not MySQL, MariaDB, PostgreSQL or Kafka; "

@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["SourceUrl", "parse_choices", "parse_url", "url_options"]
+__all__ = ["SourceUrl", "parse_choices", "parse_url", "read_url", "url_options"]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Encryption = TypeVar("_Encryption")
@@ -35,6 +35,29 @@ class SourceUrl(Generic[_Encryption]):
     password: str
     database: str
     encryption: _Encryption
+
+
+def read_url(text: str, subject: str, form: str) -> URL:
+    """Read a URL.
+
+    Args:
+        text: The URL.
+        subject: What it is called in messages, which may not have its password.
+        form: How such a URL is written.
+
+    Raises:
+        Invalid: It is not a URL.
+    """
+    try:
+        return make_url(text)
+    except ArgumentError:
+        raise Invalid(f"{subject} is not a URL; write {form}") from None
+    except ValueError:
+        # Its message may have a part of the password.
+        raise Invalid(
+            f"{subject} is not a URL: its port is not a number, or its password has characters "
+            f"that a URL has otherwise, as '@' is %40, ':' is %3A and '/' is %2F; write {form}"
+        ) from None
 
 
 def parse_url(
@@ -61,10 +84,7 @@ def parse_url(
     Raises:
         Invalid: It is not such a URL.
     """
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise Invalid(f"source '{_hidden(text)}' is not a URL; write {form}") from None
+    url = read_url(text, f"source '{_hidden(text)}'", form)
     if url.drivername not in schemes:
         raise Invalid(f"source '{_hidden(text)}': '{url.drivername}' is not {kind}")
     problem = _problem(url, password) or database_problem(url.database)
@@ -92,7 +112,7 @@ def _problem(url: URL, password: str | None) -> str | None:
 
 def _hidden(text: str) -> str:
     """A URL without its password, however malformed it is."""
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", text)
+    return re.sub(r"(//[^:/@]*):.*@", r"\1@", text, flags=re.DOTALL)
 
 
 def parse_choices(text: str, choices: type[_Choice]) -> frozenset[_Choice]:
