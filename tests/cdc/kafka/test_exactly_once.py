@@ -19,6 +19,7 @@ from headwater.cdc.kafka.address import Address
 from headwater.cdc.kafka.cluster import Cluster
 from headwater.cdc.kafka.group import GroupMember
 from headwater.cdc.kafka.positions import TopicPosition
+from headwater.cdc.kafka.source import KafkaSource
 from headwater.cdc.pipeline.state import PipelineState
 from headwater.cdc.service.options import PipelineOptions
 from headwater.client import connect
@@ -177,6 +178,46 @@ def test_a_topic_that_is_gone(follower: Follower) -> None:
     follower.broker.delete_topic(other)
     with pytest.raises(NotFound, match="is not at the source"):
         follower.once()
+
+
+def test_a_topic_of_a_planned_batch_that_is_gone(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, other = follower.topic("orders"), follower.topic("items")
+    orders, items = follower.table("orders", topic), follower.table("items", other)
+    for table in (orders, items):
+        table.insert({"id": 1, "item": "x", "amount": 1})
+    assert follower.once()
+    for table in (orders, items):
+        table.update((1,), amount=2)
+    _lose(follower, monkeypatch, lambda name: name.endswith(".items"))
+    follower.broker.delete_topic(other)
+    with pytest.raises(NotFound, match=r"\.items' is not at the source .*resnapshot --all --rep"):
+        follower.once()
+    assert follower.lake.cdc.resnapshot(replace=True) is False
+    assert follower.once()
+    follower.check(orders)
+
+
+def test_a_topic_that_goes_before_its_messages_are_read(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, other = follower.topic("orders"), follower.topic("items")
+    orders = follower.table("orders", topic)
+    for table in (orders, follower.table("items", other)):
+        table.insert({"id": 1, "item": "x", "amount": 1})
+    position = KafkaSource.position
+
+    def then_deleted(self: KafkaSource) -> TopicPosition:
+        monkeypatch.setattr(KafkaSource, "position", position)
+        end = position(self)
+        follower.broker.delete_topic(other)
+        return end
+
+    monkeypatch.setattr(KafkaSource, "position", then_deleted)
+    follower.options["lock_seconds"] = 30
+    assert follower.once()
+    follower.check(orders)
 
 
 def test_another_cluster(follower: Follower) -> None:

@@ -8,7 +8,7 @@ and may apply them twice: they only add columns, and widen types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -215,6 +215,7 @@ class KafkaLogReader:
         """
         assert isinstance(end, TopicPosition)
         goal = self._left(end)
+        self._check_there({topic for topic, _ in goal})
         self._assign_until(goal)
         while not self._buffer.has_reached(goal):
             self._consume_until(goal)
@@ -255,18 +256,33 @@ class KafkaLogReader:
         Raises:
             NotFound: A topic that is to be read is not there any more.
         """
-        gone = {name for name, _ in self._left(end)} - {*self._topics.names}
         new = end.topics.keys() - self._position.topics.keys()
-        for name in sorted(gone | (new - {*self._topics.names})):
-            raise NotFound(
-                f"topic '{name}' is not at the source at {self._cluster.address} any more; "
-                f"{_START_AGAIN}"
-            )
+        gone = {name for name, _ in self._left(end)} | new
+        for name in sorted(gone - {*self._topics.names}):
+            raise self._gone(name)
         if not new:
             return None
         # They were read from their beginning.
         added = {name: TopicOffsets(end.topics[name].id, ()) for name in new}
         return self._with_topics(replace(self._position, topics={**self._position.topics, **added}))
+
+    def _check_there(self, topics: Collection[str]) -> None:
+        """Check that topics that were read are there, also those that are not selected any more.
+
+        Raises:
+            NotFound: One is gone.
+        """
+        others = {*topics} - {*self._topics.names}
+        ids = self._cluster.topic_ids(others)
+        for name in sorted(others):
+            if ids.get(name) != self._position.topics[name].id:
+                raise self._gone(name)
+
+    def _gone(self, topic: str) -> NotFound:
+        return NotFound(
+            f"topic '{topic}' is not at the source at {self._cluster.address} any more; "
+            f"{_START_AGAIN}"
+        )
 
     def _left(self, end: TopicPosition) -> dict[Partition, int]:
         """The partitions that are not read up to a position yet."""

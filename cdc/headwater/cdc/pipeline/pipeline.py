@@ -108,7 +108,8 @@ class Pipeline:
                     source.lock(self.settings.name, self.settings.lock_seconds)
                     session = _Session(self, self._lake, source, self._stop, self._late_stop)
                     session.look()
-                    if once and goal is None:
+                    # A topic that the goal of before has may be gone.
+                    if once and (goal is None or not source.has_rows):
                         goal = source.position()
                     self.progress.waits(None)
                     return session.run(goal)
