@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from tests.cdc.kafka.conftest import Follower
@@ -15,6 +16,8 @@ from headwater.cdc.service.verify import TableVerdict, verify
 from headwater.storage.errors import Unsupported
 
 pytestmark = pytest.mark.cdc_kafka
+
+COMPACTED = {"cleanup.policy": "compact"}
 
 
 def verdicts(follower: Follower) -> dict[str, TableVerdict]:
@@ -95,7 +98,7 @@ def test_differences(follower: Follower) -> None:
 
 def test_a_compacted_topic(follower: Follower) -> None:
     config = {
-        "cleanup.policy": "compact",
+        **COMPACTED,
         "segment.ms": "100",
         "min.cleanable.dirty.ratio": "0.001",
         "delete.retention.ms": "0",
@@ -127,6 +130,34 @@ def test_a_compacted_topic(follower: Follower) -> None:
     follower.lake.table("lake.orders").delete("id = 11")
     verdict = verdicts(follower)["orders"]
     assert [row["id"] for row in verdict.differences.to_pylist()] == [11]
+
+
+def test_a_key_that_the_lake_has_twice_whatever_a_compacted_topic_has(follower: Follower) -> None:
+    orders = follower.table("orders", follower.topic("orders", config=COMPACTED))
+    for number in range(3):
+        orders.insert({"id": number, "item": "x", "amount": number})
+    assert follower.once()
+    table = follower.lake.table("lake.orders")
+    snapshot, rows = table.latest_snapshot(), table.scan().to_arrow()
+    assert snapshot is not None
+    # A table without a key has each row that is written.
+    follower.lake.drop_table("lake.orders")
+    owner = {"headwater.cdc.pipeline": "p"}
+    without_key = follower.lake.create_table("lake.orders", rows.schema, options=owner)
+    without_key.write(
+        pa.concat_tables([rows, rows.slice(0, 1)]),
+        commit_user=snapshot.commit_user,
+        commit_identifier=snapshot.commit_identifier,
+        properties=snapshot.properties,
+    )
+    orders.update((0,), amount=9)
+    orders.update((1,), amount=9)
+    follower.flush()
+    verdict = verdicts(follower)["orders"]
+    assert verdict.problem is None
+    assert {(row["id"], row["difference"]) for row in verdict.differences.to_pylist()} == {
+        (0, "duplicated in the lake")
+    }
 
 
 def test_spark_is_rejected_by_name(follower: Follower) -> None:
