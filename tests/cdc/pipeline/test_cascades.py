@@ -214,6 +214,50 @@ def test_a_parent_that_is_committed_and_whose_rows_are_logged_in_part(
     follower.check(*ALL)
 
 
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
+def test_children_whose_keys_an_update_changes(
+    origin: Origin, follower: Follower, image: str
+) -> None:
+    origin.run(
+        "CREATE TABLE parts (order_id INT, line INT, amount INT, PRIMARY KEY (order_id, line), "
+        "FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        "CREATE TABLE bills (order_id INT PRIMARY KEY, "
+        "FOREIGN KEY (order_id) REFERENCES orders (id) ON UPDATE CASCADE)",
+        "CREATE TABLE `lines` (order_id INT, line INT, PRIMARY KEY (order_id, line), "
+        "FOREIGN KEY (order_id) REFERENCES bills (order_id) ON UPDATE CASCADE)",
+        "INSERT INTO parts VALUES (30, 1, 10), (30, 2, 20), (31, 1, 70)",
+        "INSERT INTO bills VALUES (30), (31)",
+        "INSERT INTO `lines` VALUES (30, 1), (31, 1)",
+        "DELETE FROM items",
+    )
+    follower.once()
+    update = "UPDATE orders SET id = 32 WHERE id = 30"
+    origin.session(f"SET SESSION binlog_row_image = '{image}'", update)
+    follower.once()
+    follower.check(*ALL, "parts", "bills", "lines")
+    assert [row["order_id"] for row in follower.rows("lines")] == [31, 32]
+
+
+def test_children_whose_keys_change_after_single_ones_were_read(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(
+        "CREATE TABLE shops (id INT PRIMARY KEY)",
+        "CREATE TABLE parts (order_id INT PRIMARY KEY, shop INT, "
+        "FOREIGN KEY (order_id) REFERENCES orders (id) ON UPDATE CASCADE, "
+        "FOREIGN KEY (shop) REFERENCES shops (id) ON DELETE SET NULL)",
+        "INSERT INTO shops VALUES (1)",
+        "INSERT INTO parts VALUES (31, 1)",
+    )
+    follower.once()
+    origin.run("DELETE FROM shops WHERE id = 1")
+    ends(follower, "write", "parts")
+    # The child's row is looked for by its former key.
+    origin.run("UPDATE orders SET id = 32 WHERE id = 31")
+    follower.once()
+    follower.check(*ALL, "parts")
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_parent_that_a_prepared_transaction_changes(
     origin: Origin, follower: Follower, end: str

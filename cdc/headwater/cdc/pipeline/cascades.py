@@ -218,7 +218,11 @@ class Cascades:
             The rows that the log has whole, and those that it has in part.
         """
         log_rows = LogRows(
-            self.lake_table(name, states), rows.get(name, ()), self._bad_dates, keeps_before=True
+            self.lake_table(name, states),
+            rows.get(name, ()),
+            self._bad_dates,
+            keeps_before=True,
+            keeps_updates=True,
         )
         log_rows.check()
         frames = [pl.DataFrame(pa.table(batch)) for batch in log_rows.batches()]
@@ -272,7 +276,8 @@ class _Search:
                     self.read_again(parent, reason)
                     return
                 values += before
-            self._follow(action, pl.concat(values).drop_nulls().unique())
+            is_moved = any(_is_updated(part, columns).any() for part in (frame, partial))
+            self._follow(action, pl.concat(values).drop_nulls().unique(), is_moved=is_moved)
 
     def _values_before(
         self,
@@ -300,13 +305,24 @@ class _Search:
 
     def read_again(self, parent: TableName, reason: str) -> None:
         """Read all tables again whose rows go with those of a table."""
-        for child in self._cascades.descendants(parent, self._states) - {parent}:
+        self._note_rereads(self._cascades.descendants(parent, self._states) - {parent}, reason)
+
+    def _note_rereads(self, names: Collection[TableName], reason: str) -> None:
+        for child in names:
             state = self._states.get(child)
             if state is not None and state.is_followed and child not in self._committed:
                 self._reads.rereads[child] = reason
 
-    def _follow(self, action: ForeignKeyAction, values: pl.DataFrame) -> None:
-        """Note the child's rows that have some values, and go on with their own children."""
+    def _follow(
+        self, action: ForeignKeyAction, values: pl.DataFrame, *, is_moved: bool = False
+    ) -> None:
+        """Note the child's rows that have some values, and go on with their own children.
+
+        Args:
+            action: The foreign key of the child.
+            values: The values that its parent had.
+            is_moved: Whether rows of the parent have others instead.
+        """
         child = action.child
         state = self._states.get(child)
         if values.is_empty() or state is None or not state.is_followed:
@@ -315,6 +331,12 @@ class _Search:
         key = list(table.primary_key)
         if not key:
             self.read_again(action.parent, f"rows of {action.parent} changed those of {child}")
+            return
+        is_moved &= action.on_update.changes_rows
+        moves_keys = is_moved and not set(key).isdisjoint(action.columns)
+        if moves_keys and state.is_ahead:
+            # Its rows may have other keys already, or lie before what is read of it.
+            self._read_moved_again(action)
             return
         further = [other for other in self._actions if other.parent == child]
         columns = dict.fromkeys(
@@ -337,6 +359,9 @@ class _Search:
         wanted = values.rename(dict(zip(values.columns, action.columns, strict=True)))
         hits = [frame.join(wanted, on=list(action.columns), how="semi") for frame in frames]
         keys = pl.concat(hits).select(key).unique()
+        if moves_keys and len(keys):
+            self._read_moved_again(action)
+            return
         known = self._keys.get(child)
         if known is not None:
             keys = keys.join(pl.DataFrame(known), on=key, how="anti")
@@ -350,7 +375,15 @@ class _Search:
         rows = pl.concat(frame.join(keys, on=key, how="semi") for frame in frames)
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
-            self._follow(other, gone)
+            is_updated = is_moved and not set(action.columns).isdisjoint(other.parent_columns)
+            self._follow(other, gone, is_moved=is_updated)
+
+    def _read_moved_again(self, action: ForeignKeyAction) -> None:
+        """Read a child again whose rows have new keys, and those whose rows go with them."""
+        self._note_rereads(
+            self._cascades.descendants(action.child, self._states),
+            f"an update of {action.parent} changed keys of {action.child}",
+        )
 
 
 def _children(actions: Sequence[ForeignKeyAction], parent: TableName) -> frozenset[TableName]:
@@ -381,12 +414,17 @@ def _values_gone(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The values that rows had before they were deleted, or before these columns changed."""
     if frame.is_empty():
         return frame.select(columns)
-    kinds = frame[ROW_KIND_COLUMN]
-    is_deleted = kinds == int(RowKind.DELETE)
-    is_before = kinds == int(RowKind.UPDATE_BEFORE)
-    changed = pl.Series([False]).extend_constant(False, len(frame) - 1)
+    is_deleted = frame[ROW_KIND_COLUMN] == int(RowKind.DELETE)
+    return (
+        frame.filter(is_deleted | _is_updated(frame, columns)).select(columns).drop_nulls().unique()
+    )
+
+
+def _is_updated(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Which rows are those before updates of these columns."""
+    changed = pl.repeat(False, len(frame), eager=True)
     for name in columns:
         column = frame[name]
         # The row after an update follows the one before it.
         changed = changed | ~column.eq_missing(column.shift(-1))
-    return frame.filter(is_deleted | (is_before & changed)).select(columns).drop_nulls().unique()
+    return changed & (frame[ROW_KIND_COLUMN] == int(RowKind.UPDATE_BEFORE))

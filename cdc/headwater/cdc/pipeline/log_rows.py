@@ -38,6 +38,8 @@ class LogRows:
         bad_dates: What to do with dates that the lake does not have.
         keeps_before: Whether the lake's table needs the rows before updates.
         identity: The columns that decide on a row's key in the lake; by default those of the key.
+        keeps_updates: Whether an update that changes the key stays one, instead of a row that is
+            deleted and one that is inserted.
         deletes_by_key: Whether a deleted row needs its key only, unless rows before are kept.
         completes: Whether rows get what they lack from rows before them, as the log has all changes
             of rows; unless rows before updates are kept.
@@ -53,6 +55,7 @@ class LogRows:
     bad_dates: BadDates
     keeps_before: bool = False
     identity: Sequence[str] = ()
+    keeps_updates: bool = False
     deletes_by_key: bool = False
     completes: bool = False
     unclear_keys: list[pa.Table] = field(default_factory=list)
@@ -104,7 +107,7 @@ class LogRows:
             rows = self._without_partial(rows, kinds, _present(self.table, decoded), keep)
         elif decoded.column_set is not None:
             rows = self._completed(decoded, rows, before)
-        if len(before):
+        if len(before) and not self.keeps_updates:
             moved = self._changed_keys(rows, before)
             # The row before an update goes away where it had another key.
             kinds[before[moved]] = RowKind.DELETE
