@@ -258,6 +258,40 @@ def test_children_whose_keys_change_after_single_ones_were_read(
     follower.check(*ALL, "parts")
 
 
+@pytest.mark.parametrize(
+    ("collation", "values"),
+    [
+        ("utf8mb4_general_ci", ("abc", "ABC", "Abc ", "ab")),
+        ("utf8mb4_general_ci", ("strasse", "Strasse", "STRA\u00dfE", "str\u00e0sse")),
+        ("utf8mb4_unicode_ci", ("e", "\u00e9", "E", "f")),
+        ("utf8mb4_unicode_ci", ("\u00e9", "e", "\u00c9", "f")),
+        ("utf8mb4_bin", ("abc", "abc  ", "ABC", "ab")),
+        ("utf8mb4_roman_ci", ("ivy", "jvy", "IVY", "i")),
+    ],
+)
+@pytest.mark.parametrize("change", ["DELETE FROM kinds", "UPDATE kinds SET name = 'new'"])
+def test_children_whose_text_is_equal_by_a_collation(
+    origin: Origin, follower: Follower, collation: str, values: tuple[str, ...], change: str
+) -> None:
+    name = values[0]
+    text = f"name VARCHAR(20) CHARACTER SET utf8mb4 COLLATE {collation}"
+    origin.run(
+        f"CREATE TABLE kinds ({text} PRIMARY KEY)",
+        f"CREATE TABLE things (id INT PRIMARY KEY, {text}, "
+        "FOREIGN KEY (name) REFERENCES kinds (name) ON DELETE CASCADE ON UPDATE CASCADE)",
+    )
+    for number, value in enumerate(values):
+        origin.run(
+            f"INSERT IGNORE INTO kinds VALUES ('{value}')",
+            f"INSERT INTO things VALUES ({number}, '{value}')",
+        )
+    follower.once()
+    origin.run(f"{change} WHERE name = '{name}'")
+    follower.once()
+    follower.check(*ALL, "kinds", "things")
+    assert follower.count("things") < len(values) or "UPDATE" in change
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_parent_that_a_prepared_transaction_changes(
     origin: Origin, follower: Follower, end: str

@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
-from headwater.cdc.model.tables import SourceTable, TableName
+from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.log_rows import LogRows
+from headwater.cdc.pipeline.referring_rows import referring_rows
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.row_mapping import row_schema
@@ -356,8 +357,11 @@ class _Search:
             pl.DataFrame(pa.table(batch.select(list(columns))))
             for batch in self._ranges.get(child, ())
         ]
-        wanted = values.rename(dict(zip(values.columns, action.columns, strict=True)))
-        hits = [frame.join(wanted, on=list(action.columns), how="semi") for frame in frames]
+        hits = referring_rows(frames, values, self._column_pairs(action))
+        if hits is None:
+            reason = f"the source compares values of {action.parent} that rows of {child} refer to"
+            self._note_rereads(self._cascades.descendants(child, self._states), reason)
+            return
         keys = pl.concat(hits).select(key).unique()
         if moves_keys and len(keys):
             self._read_moved_again(action)
@@ -377,6 +381,15 @@ class _Search:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
             is_updated = is_moved and not set(action.columns).isdisjoint(other.parent_columns)
             self._follow(other, gone, is_moved=is_updated)
+
+    def _column_pairs(self, action: ForeignKeyAction) -> list[tuple[SourceColumn, SourceColumn]]:
+        """The columns of a foreign key, each with the parent's, with their types in the lake."""
+        tables = (
+            self._cascades.lake_table(name, self._states) for name in (action.child, action.parent)
+        )
+        child, parent = ({column.name: column for column in table.columns} for table in tables)
+        pairs = zip(action.columns, action.parent_columns, strict=True)
+        return [(child[name], parent[other]) for name, other in pairs]
 
     def _read_moved_again(self, action: ForeignKeyAction) -> None:
         """Read a child again whose rows have new keys, and those whose rows go with them."""
