@@ -292,6 +292,38 @@ def test_children_whose_text_is_equal_by_a_collation(
     assert follower.count("things") < len(values) or "UPDATE" in change
 
 
+@pytest.mark.parametrize(
+    ("parent", "child", "later"),
+    [
+        ("BIGINT", "BIGINT UNSIGNED", "BIGINT"),
+        ("BIGINT UNSIGNED", "BIGINT", "BIGINT UNSIGNED"),
+        ("INT", "BIGINT", "INT"),
+        ("INT", "VARCHAR(20)", "INT"),
+        ("TINYINT", "TINYINT(1)", "TINYINT(1)"),
+        ("TINYINT(1)", "TINYINT", "TINYINT"),
+    ],
+)
+def test_children_whose_type_in_the_lake_is_another_one(
+    origin: Origin, follower: Follower, parent: str, child: str, later: str
+) -> None:
+    origin.run(
+        f"CREATE TABLE kinds (id INT PRIMARY KEY, number {parent} UNIQUE)",
+        f"CREATE TABLE things (id INT PRIMARY KEY, kind {child})",
+        "INSERT INTO kinds VALUES (1, 1), (2, 2), (3, 3)",
+        "INSERT INTO things VALUES (1, 1), (2, 2), (3, NULL)",
+    )
+    follower.once()
+    origin.run(
+        f"ALTER TABLE things MODIFY kind {later}",
+        "ALTER TABLE things ADD FOREIGN KEY (kind) REFERENCES kinds (number) ON DELETE CASCADE",
+    )
+    follower.once()
+    origin.run("DELETE FROM kinds WHERE id = 1")
+    follower.once()
+    follower.check(*ALL, "kinds", "things")
+    assert [row["id"] for row in follower.rows("things")] == [2, 3]
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_parent_that_a_prepared_transaction_changes(
     origin: Origin, follower: Follower, end: str

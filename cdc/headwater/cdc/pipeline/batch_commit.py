@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-import polars as pl
 import pyarrow as pa
 
 from headwater.catalog.table.table import Table
@@ -17,7 +16,7 @@ from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.pipeline.append_part import AppendPart
 from headwater.cdc.pipeline.batch_part import BatchPart
 from headwater.cdc.pipeline.cascades import Cascades
-from headwater.cdc.pipeline.log_rows import ReadAgainError
+from headwater.cdc.pipeline.log_rows import UNEXPECTED, ReadAgainError
 from headwater.cdc.pipeline.range_feed import FeedResult, RangeFeed
 from headwater.cdc.pipeline.range_tasks import TaskFeed
 from headwater.cdc.pipeline.settings import PipelineSettings
@@ -35,9 +34,6 @@ from headwater.storage.jobs.stepped_write import can_be_shared
 __all__ = ["BatchCommit", "Outcome", "commit_properties"]
 
 States = Mapping[TableName, TableState]
-
-# Errors of values that nothing has foreseen. They must not end the other tables.
-_UNEXPECTED = (ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError)
 
 
 @dataclass
@@ -250,7 +246,7 @@ class BatchCommit:
                 gone = Unavailable(error.message)
             except HeadwaterError as error:
                 self._outcome.failures[name] = error.message
-            except _UNEXPECTED as error:
+            except UNEXPECTED as error:
                 # An error that came after the commit leaves nothing to do again.
                 if isinstance(error, MemoryError) or self._is_committed(name):
                     raise

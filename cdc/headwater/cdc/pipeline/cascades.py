@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
-from headwater.cdc.pipeline.log_rows import LogRows
+from headwater.cdc.pipeline.log_rows import UNEXPECTED, LogRows
 from headwater.cdc.pipeline.referring_rows import referring_rows
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
@@ -106,6 +106,11 @@ class Cascades:
             except HeadwaterError as error:
                 # What cannot be read of a table is told where its own part is committed.
                 search.read_again(parent, f"rows that go with those of {parent}: {error.message}")
+            except UNEXPECTED as error:
+                if isinstance(error, MemoryError):
+                    raise
+                kind = type(error).__name__
+                search.read_again(parent, f"rows that go with those of {parent}: {kind}: {error}")
         for name in reads.rereads:
             reads.keys.pop(name, None)
         return reads

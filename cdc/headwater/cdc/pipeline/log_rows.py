@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,10 @@ from headwater.storage.errors import Conflict, Unsupported
 from headwater.storage.rows.kinds import RowKind
 from headwater.storage.types.data_type import to_arrow
 
-__all__ = ["LogRows", "ReadAgainError"]
+__all__ = ["UNEXPECTED", "LogRows", "ReadAgainError"]
+
+UNEXPECTED = (ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError)
+"""Errors of values that nothing has foreseen. They must not end the other tables."""
 
 _Flags = npt.NDArray[np.bool_]
 

@@ -3,7 +3,8 @@
 The server compares text by a collation. Its comparison is not repeated here: rows that it may have
 equal are enough, as they are read from the source. ASCII text is equal in the collations that have
 no rules of a language only if it differs in case, characters that have no weight, and spaces at the
-end. What other text may equal is not known.
+end. What other text may equal is not known. The lake may have both sides with other types, such as
+BOOLEAN for any number but 0, or a wider one that a column had before.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def referring_rows(
             is_unclear |= pl.col(column.name).str.contains(_NOT_ASCII)
     if not wanted.filter(is_unclear).is_empty():
         return None
-    wanted = wanted.with_columns(folds)
+    typed = _with_types(wanted, frames[0].select(names).schema)
+    if typed is None:
+        return None
+    wanted = typed.with_columns(folds)
     rows = []
     for frame in frames:
         numbered = frame.with_row_index(_INDEX)
@@ -70,6 +74,23 @@ def referring_rows(
         unclear = numbered.filter(is_unclear & pl.all_horizontal(pl.col(names).is_not_null()))
         rows.append(frame[pl.concat([matching, unclear[_INDEX]]).unique()])
     return rows
+
+
+def _with_types(wanted: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame | None:
+    """Values in the types of the child's columns; None if these have not one for each of them."""
+    for name, type_ in schema.items():
+        own = wanted.schema[name]
+        if own == type_:
+            continue
+        if not (_is_exact(own) and _is_exact(type_)):
+            return None
+        # What does not fit is not in the child.
+        wanted = wanted.with_columns(pl.col(name).cast(type_, strict=False)).drop_nulls(name)
+    return wanted
+
+
+def _is_exact(type_: pl.DataType) -> bool:
+    return type_.is_integer() or type_.is_decimal()
 
 
 def _is_comparable(column: SourceColumn, parent: SourceColumn) -> bool:
