@@ -10,6 +10,7 @@ import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import SourceServer
 
+from headwater.cdc.model.layout import LayoutRules
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.start_check import start_findings
@@ -242,6 +243,32 @@ def test_reading_again_replaces_the_rows(origin: Origin, appending: Follower) ->
     appending.once()
     appending.check("t")
     assert {row[0] for row in kinds(appending)} == {"+I"}
+
+
+def test_reading_again_replaces_partitions(origin: Origin, appending: Follower) -> None:
+    appending.change(layout=LayoutRules(partition_keys={"": ("d",)}))
+    origin.run(
+        "CREATE TABLE t (d INT, v INT) PARTITION BY RANGE (d) "
+        "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))",
+        "INSERT INTO t VALUES (1, 1), (11, 2)",
+    )
+    appending.once()
+    origin.run("ALTER TABLE t DROP PARTITION p0")
+    appending.once()
+    appending.check("t")
+    assert kinds(appending) == [("+I", 11, 2)]
+
+
+def test_a_rename_replaces_partitions(origin: Origin, appending: Follower) -> None:
+    rules = LayoutRules(metadata=("table_name",), partition_keys={"": ("table_name",)})
+    appending.change(layout=rules)
+    origin.run("CREATE TABLE t (d INT)", "INSERT INTO t VALUES (1), (2)")
+    appending.once()
+    origin.run("RENAME TABLE t TO u")
+    appending.once()
+    appending.check("u")
+    names = appending.lake.table("lake.u").scan(columns=["table_name"]).to_arrow()
+    assert names["table_name"].to_pylist() == ["u", "u"]
 
 
 def test_a_user_with_the_privileges_of_the_tutorial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
 
@@ -49,7 +50,10 @@ class AppendPart(BatchPart):
         """Write the rows and commit them, once; see `BatchPart.commit`."""
         self._wait_until_closed()
         schema = appended_schema(self._mapping.target)
-        write = self._table.write if self.snapshot is None else self._table.overwrite
+        write = self._table.write
+        if self.snapshot is not None:
+            # Also of partitions that have no rows any more.
+            write = partial(self._table.overwrite, dynamic=False)
         with closing(self._batches(schema)) as batches:
             reader = pa.RecordBatchReader.from_batches(schema, batches)
             write(reader, commit_user=user, commit_identifier=number, properties=properties)
