@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
+from tests.cdc.pipeline.test_interruptions import EndedError, EndingProgress
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase, ReadTables
 from tests.cdc.waiting import until
 
@@ -505,3 +506,57 @@ def test_a_rename_that_is_undone_after_a_look(
     until(lambda: any(row["id"] == 4 for row in follower.rows("events")))
     assert looking.read == set()
     follower.check("events")
+
+
+@pytest.mark.parametrize("later", ["", "ALTER TABLE t ADD COLUMN c TEXT"])
+@pytest.mark.parametrize("change", ["", "INSERT INTO t (id, b) VALUES (3, 'c')"])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "ALTER TABLE t DROP COLUMN b; ALTER TABLE t RENAME COLUMN a TO b",
+        "ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
+        "ALTER TABLE t RENAME COLUMN x TO b",
+        "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 5",
+        "ALTER TABLE t DROP COLUMN a",
+    ],
+)
+def test_after_an_alter_and_before_the_next_plan(
+    postgres: PostgresDatabase, follower: Follower, statements: str, change: str, later: str
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, a TEXT, b TEXT)",
+        "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')",
+    )
+    follower.once()
+    postgres.run(f"BEGIN; {statements}; COMMIT", *filter(None, [change]))
+    pipeline = follower.pipeline()
+    pipeline.progress = EndingProgress()
+    with pytest.raises(EndedError):
+        pipeline.run(once=True)
+    postgres.run(*filter(None, [later]))
+    follower.once()
+    follower.check("t")
+    # It is altered for the definition that it has, and for no other one.
+    postgres.run(
+        "BEGIN; ALTER TABLE t ADD COLUMN d TEXT; ALTER TABLE t RENAME COLUMN b TO e; COMMIT"
+    )
+    assert follower.once() == set()
+    follower.check("t")
+
+
+def test_a_definition_that_a_table_had_before(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, a TEXT, b TEXT)",
+        "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')",
+    )
+    follower.once()
+    swap = (
+        "BEGIN; ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
+        "ALTER TABLE t RENAME COLUMN x TO b; COMMIT"
+    )
+    for _ in range(3):
+        postgres.run(swap)
+        assert follower.once() == set()
+        follower.check("t")

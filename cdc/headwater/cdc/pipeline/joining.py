@@ -347,8 +347,7 @@ class Joining:
             definition.name, tuple(known), tuple(schema.primary_keys), schema.comment or ""
         )
         changes = schema_changes(schema, old, expanded, narrowing=self._settings.narrowing)
-        if changes:
-            self._targets.alter(target, *changes)
+        self._targets.alter(target, *changes)
 
 
 def is_made_by_tool(name: TableName, followed: Container[TableName]) -> bool:

@@ -24,7 +24,7 @@ from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
 from headwater.cdc.pipeline.table_states import quarantined, read_again, without_target
-from headwater.cdc.pipeline.targets import BATCH_OPTION, Targets
+from headwater.cdc.pipeline.targets import BATCH_OPTION, DEFINITION_OPTION, Targets
 from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
 from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.redefinitions import Described
@@ -218,17 +218,26 @@ class SchemaEvents:
         if layout.is_merged:
             self._unite(event, state, old, result)
             return
-        expanded = layout.expanded(result.table)
-        if table.schema.options.get(BATCH_OPTION) != number:
+        options = table.schema.options
+        definition = state.with_source(result.table).definition
+        applied = None if self._source.logs_statements else options.get(DEFINITION_OPTION)
+        if applied not in (None, state.definition, definition):
+            event.states[name] = unknown_again(state, "it changed again after an interruption")
+            event.joining.want(name)
+            return
+        if options.get(BATCH_OPTION) != number and applied != definition:
             alterations = schema_changes(
                 table.schema,
                 layout.expanded(old),
-                expanded,
+                layout.expanded(result.table),
                 result.renames,
                 narrowing=self._settings.narrowing,
             )
             if alterations and not self._source.has_rows:
                 _check_kept(name, alterations)
+            if not self._source.logs_statements and (alterations or applied is not None):
+                # The batch that is repeated does not have the change, which is found again.
+                alterations = [*alterations, SetOption(DEFINITION_OPTION, definition)]
             if alterations:
                 self._targets.alter(state.target, *alterations, SetOption(BATCH_OPTION, number))
         reason = result.rereads

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import sha256
 from typing import ClassVar, Self, TypeVar
 
 import pyarrow as pa
@@ -245,6 +246,19 @@ class TableState:
             for column in self.columns
         )
         return SourceTable(name, columns, self.key, self.comment, self.id, self.storage)
+
+    @property
+    def definition(self) -> str:
+        """A digest of the source's table: the columns' ids, names, types and comments, and the key.
+
+        It is stored: what later versions know of a column besides must not change it.
+        """
+        columns = [
+            (column.id, column.name, column.source_type, column.type, column.comment)
+            for column in self.columns
+        ]
+        parts = json.dumps([self.id, columns, self.key, self.comment])
+        return sha256(parts.encode()).hexdigest()
 
     def with_source(self, table: SourceTable) -> TableState:
         """This state with another shape of the source's table."""

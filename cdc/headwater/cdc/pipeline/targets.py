@@ -25,9 +25,9 @@ from headwater.cdc.sink.united_schemas import uniting_changes
 from headwater.client.lake import Lake
 from headwater.storage.errors import Invalid, NotFound
 from headwater.storage.rows.kinds import RowKind
-from headwater.storage.schema.change import SchemaChange, SetOption
+from headwater.storage.schema.change import RemoveOption, SchemaChange, SetOption
 
-__all__ = ["BATCH_OPTION", "CLASH_REMEDY", "Targets"]
+__all__ = ["BATCH_OPTION", "CLASH_REMEDY", "DEFINITION_OPTION", "Targets"]
 
 CLASH_REMEDY = (
     "name one of them with table-mapping, all by their databases with merge-shards false, merge "
@@ -37,6 +37,9 @@ CLASH_REMEDY = (
 
 BATCH_OPTION = "headwater.cdc.batch"
 """The option of a table that tells which batch has altered it last."""
+
+DEFINITION_OPTION = "headwater.cdc.definition"
+"""The option of a table with the source's definition that it was altered for; see `alter`."""
 
 _PIPELINE_OPTION = "headwater.cdc.pipeline"
 
@@ -173,8 +176,14 @@ class Targets:
         return self.exists(target) and self._owner(target) == self._settings.name
 
     def alter(self, target: str, *changes: SchemaChange) -> None:
-        """Change a table's schema."""
-        self._tables[target] = self.open(target).alter(*changes)
+        """Change a table's schema; without a definition it is altered for none."""
+        is_defined = any(
+            isinstance(change, SetOption) and change.key == DEFINITION_OPTION for change in changes
+        )
+        if not is_defined and DEFINITION_OPTION in self.open(target).schema.options:
+            changes = (*changes, RemoveOption(DEFINITION_OPTION))
+        if changes:
+            self._tables[target] = self.open(target).alter(*changes)
 
     def unite(self, target: str, source: SourceTable, gone: Collection[str] = ()) -> None:
         """Let a merged table also have the rows of a source's table.
