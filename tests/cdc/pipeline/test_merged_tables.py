@@ -154,6 +154,18 @@ def test_a_renamed_table_takes_its_rows_along(origin: Origin, merged: Follower) 
     assert [name for (name,) in rows(merged, "table_name")] == ["o2"] * 2 + ["o3"] * 4
 
 
+def test_a_table_that_is_renamed_while_its_columns_are_unknown(
+    origin: Origin, merged: Follower
+) -> None:
+    merged.once()
+    origin.run("RENAME TABLE o1 TO o3")
+    merged.resnapshot("o1")
+    merged.once()
+    equal(merged, "o2", "o3")
+    assert {name for (name,) in rows(merged, "table_name")} == {"o2", "o3"}
+    assert merged.phases() == dict.fromkeys(("o2", "o3"), TablePhase.STREAMING)
+
+
 def test_types_that_do_not_go_together(origin: Origin, follower: Follower) -> None:
     origin.run(*TABLES, "CREATE TABLE o3 (id INT PRIMARY KEY, v VARCHAR(9))")
     follower.change(layout=WITH_THIRD)

@@ -174,7 +174,7 @@ class SchemaEvents:
     def _clear(self, event: _Event, name: TableName, state: TableState) -> None:
         self._targets.clear(
             state.target,
-            state.source_table(name),
+            name,
             event.number,
             commit_properties(event.number, event.batch),
         )
@@ -351,7 +351,7 @@ class SchemaEvents:
 
     def _move_part(self, event: _Event, old: TableName, new: TableName, state: TableState) -> None:
         """Take the rows of a renamed table out of a merged one; they are read by the new name."""
-        if state.columns:
+        if state.target:
             try:
                 self._clear(event, old, state)
             except (Unavailable, Conflict) as error:

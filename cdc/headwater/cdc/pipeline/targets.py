@@ -202,20 +202,23 @@ class Targets:
             self.alter(target, *changes)
 
     def clear(
-        self, target: str, source: SourceTable, number: int, properties: Mapping[str, str]
+        self, target: str, source: TableName, number: int, properties: Mapping[str, str]
     ) -> None:
         """Delete the rows of one of the source's tables, once for each number.
 
-        The user is another one than that of its rows, as the batch may have some of these.
+        Its columns may not be known. The user is another one than that of its rows, as the batch
+        may have some of these.
         """
-        user = f"{self._settings.user(source.name)}-truncate"
-        table = self.own(target, source.name)
+        user = f"{self._settings.user(source)}-truncate"
+        table = self.own(target, source)
         if not self._settings.layout.merges:
             table.truncate(commit_user=user, commit_identifier=number, properties=properties)
             return
-        mapping = self.mapping(target, source)
-        schema = row_schema(mapping.target)
-        scan = table.scan(columns=schema.names[:-1], where=mapping.where)
+        columns = [SourceColumn(field.name, "", field.type) for field in table.schema.fields]
+        stored = SourceTable(source, tuple(columns), table.schema.primary_keys)
+        schema = row_schema(stored)
+        where = RowMapping(stored, stored, self._settings.layout.layout(source), ()).where
+        scan = table.scan(columns=schema.names[:-1], where=where)
         rows = (with_kind(batch, RowKind.DELETE, schema) for batch in scan.to_batches())
         table.write(
             pa.RecordBatchReader.from_batches(schema, rows),
