@@ -76,20 +76,26 @@ def test_every_so_many_batches_and_so_many_of_them(origin: Origin, follower: Fol
 @only_mariadb
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("table", ["a", "b"])
+@pytest.mark.parametrize(
+    "later", [(), ("CREATE TABLE c (id INT PRIMARY KEY, v INT)", "INSERT INTO c VALUES (1, 0)")]
+)
 def test_interrupted_between_two_tables(
-    origin: Origin, follower: Follower, table: str, is_done: bool
+    origin: Origin, follower: Follower, table: str, is_done: bool, later: tuple[str, ...]
 ) -> None:
     origin.run(*TABLES)
-    follower.once()
     follower.change(tag_batches=1, writers=1)
+    follower.once()
     both(origin, 1)
     ends(follower, "create_tag", table, is_done=is_done)
     both(origin, 2)
+    origin.run(*later)
     follower.once()
     names = tags(follower, "a")
     assert names == tags(follower, "b")
     seen = [values(follower, "a", name) for name in names]
     assert seen == [values(follower, "b", name) for name in names]
+    # Also the batch that was interrupted.
+    assert [1] in seen
     assert seen[-1] == [2]
 
 

@@ -61,7 +61,13 @@ class BatchTags:
         behind = {state.target for state in states.values() if state.phase in _BEHIND}
         present = [state for state in states.values() if state.phase is not TablePhase.GONE]
         chosen = [state for state in present if state.target not in behind]
-        is_complete &= not any(state.is_read or state.is_ahead for state in chosen)
+        if begun == [number]:
+            # It was complete. The repeated batch does not know how far its tables were read, and
+            # tables may have joined since.
+            is_complete = True
+            chosen = [state for state in chosen if state.phase is not TablePhase.SNAPSHOT]
+        else:
+            is_complete &= not any(state.is_read or state.is_ahead for state in chosen)
         if not chosen or not is_complete:
             self._expire(begun, states, tagged)
             return
