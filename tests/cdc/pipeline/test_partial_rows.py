@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,18 @@ def test_a_key_that_comes_twice_is_not_clear() -> None:
         (_AFTER, (1, "x"), (12, None)),
     ]
     assert _completed(rows)[2] == (12, None)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.binary(), pa.list_(pa.int8())])
+def test_copies_of_a_long_value_are_limited(type_: pa.DataType) -> None:
+    count, long = 200, pa.array([[1] * (1 << 20)] if pa.types.is_list(type_) else ["x" * (1 << 20)])
+    column = pa.concat_arrays([long.cast(type_), pa.nulls(count, type_)])
+    kinds = np.array([_INSERT, *[_AFTER] * count], np.int8)
+    has = {"a": ~np.asarray(column.is_null())}
+    table = completed(pa.table([column], ["a"]), kinds, has, [pa.array([1] * (count + 1))])
+    assert 10 < has["a"].sum() < 100
+    assert has["a"][: has["a"].sum()].all()
+    assert table.nbytes < 100 << 20
 
 
 _KEYS = st.tuples(st.integers(0, 2), st.sampled_from("xy"))

@@ -94,6 +94,19 @@ def test_insert_and_a_changed_key_in_one_batch(
     assert read_keys == []
 
 
+def test_a_long_value_of_a_row_that_many_updates_change(
+    documents: PostgresDatabase, follower: Follower, read_keys: list[int]
+) -> None:
+    documents.run(
+        "BEGIN; INSERT INTO documents VALUES (30, 30, repeat('long', 250000), now()); "
+        "DO 'BEGIN FOR i IN 1..90 LOOP UPDATE documents SET n = i WHERE id = 30; END LOOP; END'; "
+        "INSERT INTO documents VALUES (31, 31, 'short', now()); COMMIT"
+    )
+    bodies = _followed(follower)
+    assert (bodies[30], bodies[31]) == ("long" * 250000, "short")
+    assert read_keys == [30]
+
+
 def test_rows_go_away_by_their_keys(
     documents: PostgresDatabase, follower: Follower, read_keys: list[int]
 ) -> None:

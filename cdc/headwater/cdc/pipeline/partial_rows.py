@@ -3,7 +3,8 @@
 An update leaves out long values that it does not change, or all that it does not change. Between
 two changes of a key in the log the source's row is as the first one has left it. So what the second
 one leaves out is what the first one has: also where the key changes, as the row before the update
-has the old key then. What the first change of a key leaves out is not here.
+has the old key then. What the first change of a key leaves out is not here. Each row gets a copy of
+the value, so that the size of all copies is limited; the other rows are left as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 from headwater.storage.rows.kinds import RowKind
 
 __all__ = ["completed"]
+
+_MAX_FILLED_BYTES = 64 << 20
 
 _Places = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -37,15 +40,36 @@ def completed(
         keys: The rows' keys, a column each.
     """
     earlier = _earlier(kinds, _numbered(keys))
+    left_bytes = _MAX_FILLED_BYTES
     for name, flags in has.items():
         if flags.all():
             continue
         places = _value_rows(earlier, flags)
         index = rows.column_names.index(name)
+        (filled,) = np.nonzero(~flags & (places >= 0))
+        sizes = np.cumsum(_sizes(rows.column(index))[places[filled]])
+        places[filled[sizes > left_bytes]] = -1
+        left_bytes -= int(sizes[sizes <= left_bytes].max(initial=0))
         has[name] = places >= 0
         values = rows.column(index).take(pa.array(places, mask=~has[name]))
         rows = rows.set_column(index, rows.field(index), values)
     return rows
+
+
+def _sizes(column: pa.ChunkedArray) -> _Places:
+    """How many bytes the values of a column have, about; 0 where all have the same width."""
+    type_ = column.type
+    if pa.types.is_list(type_):
+        lengths = _counts(pc.list_value_length(column))
+        return lengths * (column.nbytes // max(int(lengths.sum()), 1) + 1)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return _counts(pc.binary_length(column))
+    return np.zeros(len(column), np.int64)
+
+
+def _counts(lengths: pa.ChunkedArray) -> _Places:
+    counts: _Places = np.asarray(pc.fill_null(lengths, 0)).astype(np.int64)
+    return counts
 
 
 def _earlier(kinds: npt.NDArray[np.int8], keys: _Places) -> _Places:
