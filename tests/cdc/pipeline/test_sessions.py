@@ -99,6 +99,28 @@ def test_statements_behind_other_text(origin: Origin, follower: Follower, statem
     follower.check("documents")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE TABLE documents",
+        "ALTER TABLE documents DROP COLUMN body",
+        "ALTER TABLE documents RENAME TO letters",
+    ],
+)
+def test_a_temporary_table_of_the_same_name(
+    origin: Origin, follower: Follower, statement: str
+) -> None:
+    origin.session(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "CREATE TEMPORARY TABLE documents (id INT PRIMARY KEY, body INT)",
+        statement,
+    )
+    origin.run("UPDATE documents SET n = 0 WHERE id = 5")
+    follower.once()
+    follower.check("documents")
+    assert follower.phases() == {"documents": TablePhase.STREAMING}
+
+
 @only_mariadb
 def test_a_statement_with_settings_of_its_own(origin: Origin, follower: Follower) -> None:
     statement = "SET STATEMENT max_statement_time = 60 FOR UPDATE documents SET title = 'new'"

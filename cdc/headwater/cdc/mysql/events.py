@@ -29,6 +29,8 @@ _FLAGS_OFFSET = 17
 
 IN_USE_FLAG = 0x0001
 """The log file of a FORMAT_DESCRIPTION event is being written. Its checksum does not cover it."""
+THREAD_SPECIFIC_FLAG = 0x0004
+"""The statement of a QUERY event uses a temporary table of its session."""
 IGNORABLE_FLAG = 0x0080
 """A reader that does not have the event's type may ignore it."""
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from headwater.cdc.ddl import Syntax
+from collections.abc import Sequence
+
+from headwater.cdc.ddl import (
+    Change,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    Irrelevant,
+    NotUnderstood,
+    Syntax,
+)
 from headwater.cdc.mysql.charsets import charset_of_collation
 from headwater.cdc.mysql.events import Query
 from headwater.storage.errors import HeadwaterError
 
-__all__ = ["is_strict", "statement_syntax", "statement_text"]
+__all__ = ["is_strict", "statement_syntax", "statement_text", "temporary_changes"]
+
+# What the log has of other tables than temporary ones, also where a statement uses one of those:
+# it has DROP TEMPORARY of these, and their rows where CREATE TABLE … SELECT reads them.
+_PERMANENT = (CreateTable, DropTables, DropDatabase, Irrelevant, NotUnderstood)
 
 # Status variables of a QUERY event and how many bytes each has; those after them are not needed.
 _FLAGS2, _SQL_MODE, _CATALOG, _AUTO_INCREMENT, _CHARSET = 0, 1, 2, 3, 4
@@ -48,6 +62,23 @@ def statement_syntax(query: Query, *, mariadb: bool, lower_case_names: bool) -> 
 def is_strict(query: Query) -> bool:
     """Whether the session rejects nulls in a column that becomes NOT NULL."""
     return bool(_sql_mode(query) & (_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES))
+
+
+def temporary_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes of a statement that uses a temporary table, without those that may be of it.
+
+    It may have the name of a table that is followed, which is read again: that is right whichever
+    of both is meant.
+    """
+    names = dict.fromkeys(
+        name for change in changes if not isinstance(change, _PERMANENT) for name in change.tables
+    )
+    permanent = tuple(change for change in changes if isinstance(change, _PERMANENT))
+    if not names:
+        return permanent
+    reason = "the statement may change a temporary table"
+    unclear = NotUnderstood(reason, tuple(names), any_table=False, changes_rows=True)
+    return (*permanent, unclear)
 
 
 def _sql_mode(query: Query) -> int:

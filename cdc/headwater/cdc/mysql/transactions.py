@@ -17,7 +17,14 @@ from headwater.cdc.ddl import (
 )
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.compression import expand
-from headwater.cdc.mysql.events import Event, EventDecoder, EventType, parse_query, parse_rotation
+from headwater.cdc.mysql.events import (
+    THREAD_SPECIFIC_FLAG,
+    Event,
+    EventDecoder,
+    EventType,
+    parse_query,
+    parse_rotation,
+)
 from headwater.cdc.mysql.file_positions import FilePosition, LogFiles
 from headwater.cdc.mysql.gtid_events import (
     Beginning,
@@ -31,7 +38,12 @@ from headwater.cdc.mysql.log_files import LogFile
 from headwater.cdc.mysql.logged_rows import MySQLRows
 from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import PositionTracker
-from headwater.cdc.mysql.statements import is_strict, statement_syntax, statement_text
+from headwater.cdc.mysql.statements import (
+    is_strict,
+    statement_syntax,
+    statement_text,
+    temporary_changes,
+)
 from headwater.cdc.mysql.table_map import parse_table_map
 from headwater.cdc.source.log_batches import BatchLimits, LogBatch, XaEnd
 from headwater.cdc.source.positions import READ_AGAIN, Position
@@ -614,6 +626,8 @@ class MySQLLogReader:
             query, mariadb=self._mariadb, lower_case_names=self._lower_case_names
         )
         changes = interpret(text, query.database or None, syntax=syntax, phase=transaction.phase)
+        if event.flags & THREAD_SPECIFIC_FLAG:
+            changes = temporary_changes(changes)
         relevant = [change for change in changes if self._concerns(change)]
         if relevant:
             transaction.changes = [*transaction.changes, *relevant]
