@@ -15,7 +15,7 @@ _LAST = "last_change"
 
 
 class _ChangingProgress(ProgressLog):
-    """Makes a change whenever all tables stream, and stops the pipeline after the last one."""
+    """Makes a change whenever all tables stream, and stops the pipeline behind the last one."""
 
     def __init__(
         self, follower: Follower, pipeline: Pipeline, changes: tuple[Callable[[], None], ...]
@@ -23,19 +23,17 @@ class _ChangingProgress(ProgressLog):
         super().__init__()
         self._origin, self._pipeline = follower.origin, pipeline
         self._changes = list(changes)
-        self._is_last_made = False
 
     def states(self, states: Mapping[TableName, TableState]) -> None:
         super().states(states)
-        if any(state.phase is not TablePhase.STREAMING for state in states.values()):
-            return
-        if self._changes:
-            self._changes.pop(0)()
-        elif not self._is_last_made:
-            self._is_last_made = True
-            self._origin.run(f"CREATE TABLE {_LAST} (id INT PRIMARY KEY)")
-        elif self._origin.table(_LAST) in states:
+        if self._origin.table(_LAST) in states:
             self._pipeline.stop()
+        elif self._changes and all(
+            state.phase is TablePhase.STREAMING for state in states.values()
+        ):
+            self._changes.pop(0)()
+            if not self._changes:
+                self._origin.run(f"CREATE TABLE {_LAST} (id INT PRIMARY KEY)")
 
 
 def follow_changes(follower: Follower, *changes: Callable[[], None]) -> None:

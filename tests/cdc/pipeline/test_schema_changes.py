@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
+from tests.cdc.pipeline.running_changes import follow_changes
 from tests.cdc.source_logs import only_mariadb, with_files
 
 from headwater.cdc.model.tables import TableName
@@ -37,10 +38,10 @@ def table(origin: Origin, follower: Follower) -> None:
     follower.once()
 
 
-def write(origin: Origin, key: int) -> None:
+def write(origin: Origin, key: int, table: str = "t") -> None:
     """Insert a row by the names of columns that all shapes have, and change one."""
-    origin.run(f"INSERT INTO t (id, b) VALUES ({key}, 'row {key}')")
-    origin.run(f"UPDATE t SET b = CONCAT(b, '!') WHERE id = {key - 1}")
+    origin.run(f"INSERT INTO {table} (id, b) VALUES ({key}, 'row {key}')")
+    origin.run(f"UPDATE {table} SET b = CONCAT(b, '!') WHERE id = {key - 1}")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +225,26 @@ def test_a_renamed_table(origin: Origin, follower: Follower) -> None:
     follower.check("u")
     assert not follower.lake.table_exists("lake.t")
     assert follower.phases() == {"u": TablePhase.STREAMING}
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "MODIFY a TINYINT",
+        "DROP a, ADD a INT",
+        "ADD d INT DEFAULT 5 AFTER id",
+        "RENAME COLUMN a TO z",
+    ],
+)
+def test_columns_that_a_statement_changes_while_it_renames_their_table(
+    origin: Origin, follower: Follower, clauses: str
+) -> None:
+    origin.run("SET SESSION sql_mode = ''", "INSERT INTO t VALUES (3, 300, 'three', NULL)")
+    follower.once()
+    follow_changes(follower, lambda: origin.run(f"ALTER TABLE t {clauses}, RENAME TO u"))
+    write(origin, 4, "u")
+    follower.once()
+    follower.check("u")
 
 
 @with_files

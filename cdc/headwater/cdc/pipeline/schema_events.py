@@ -15,6 +15,7 @@ from headwater.cdc.ddl import (
     RenameTables,
     Truncate,
 )
+from headwater.cdc.ddl.changes import TableChange
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.model.type_changes import holds
 from headwater.cdc.pipeline.batch_commit import commit_properties
@@ -108,7 +109,7 @@ class SchemaEvents:
             elif isinstance(change, Truncate | ForeignKeyChange):
                 for name in _concerned(event.states, change):
                     self._change_rows(event, name, change)
-        self._alter(event)
+        self._alter(_renamed(event))
         return event.states
 
     # Statements -------------------------------------------------------------------------------
@@ -431,6 +432,23 @@ class _Event:
     batch: LogBatch
     joining: Joining
     ahead: set[TableName]
+
+
+def _renamed(event: _Event) -> _Event:
+    """A statement without its renames of tables, and its changes under their new names.
+
+    ALTER TABLE … RENAME has all its changes under the name from before.
+    """
+    renames = [change for change in event.batch.changes if isinstance(change, RenameTables)]
+    moves = {old: new for change in renames for old, new in change.moves.items()}
+    changes = tuple(
+        replace(change, table=moves.get(change.table, change.table))
+        if isinstance(change, TableChange)
+        else change
+        for change in event.batch.changes
+        if not isinstance(change, RenameTables)
+    )
+    return replace(event, batch=replace(event.batch, changes=changes)) if moves else event
 
 
 def _check_kept(name: TableName, alterations: Sequence[SchemaChange]) -> None:
