@@ -127,6 +127,30 @@ def test_names_that_the_default_character_set_lacks(
     follower.check("words")
 
 
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "MODIFY at DATETIME(3)",
+        "MODIFY name VARCHAR(20) COLLATE utf8mb4_bin, ALGORITHM = COPY",
+        "MODIFY name VARCHAR(20), ALGORITHM = COPY",
+    ],
+)
+def test_columns_that_are_computed_from_redefined_ones(
+    origin: Origin, follower: Follower, clauses: str
+) -> None:
+    name = "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+    origin.run(
+        f"CREATE TABLE computed (id INT PRIMARY KEY, at DATETIME, name {name}, "
+        "is_a INT AS (name = 'A') STORED, size INT AS (LENGTH(CONCAT(at))) STORED) "
+        "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        "INSERT INTO computed (id, at, name) VALUES (1, '2020-01-01', 'a')",
+    )
+    follower.once()
+    origin.session("SET SESSION sql_mode = 'STRICT_ALL_TABLES'", f"ALTER TABLE computed {clauses}")
+    follower.once()
+    follower.check("computed")
+
+
 @only_mariadb  # MySQL's collations begin with their character set.
 def test_collations_that_do_not_name_a_character_set(origin: Origin, follower: Follower) -> None:
     origin.run(

@@ -264,6 +264,8 @@ class _Draft:
             is_key = new.name.lower() in (column.lower() for column in self._key)
             if not is_key:
                 self._reasons.append(f"column '{new.name}' may have had nulls")
+        if self._may_compute_otherwise(old, new):
+            self._reasons.append(f"columns that are generated may use column '{new.name}'")
         if definition.position is None:
             self._columns[at] = new
         else:
@@ -271,6 +273,14 @@ class _Draft:
             self._place(new, definition.position)
         # MODIFY writes the name as the statement does.
         self._follow({old.name: new.name})
+
+    def _may_compute_otherwise(self, old: SourceColumn, new: SourceColumn) -> bool:
+        """Whether generated columns that use a redefined column may have other values."""
+        if not any(column.is_generated for column in self._before.columns):
+            return False
+        is_collated = is_text(parse_source_type(new.source_type).name)
+        is_same = (old.source_type, old.collation) == (new.source_type, new.collation)
+        return not is_same or (is_collated and new.collation is None)
 
     def _with_nullability(self, definition: ColumnDefinition) -> ColumnDefinition:
         if definition.nullable is not None:
