@@ -53,6 +53,18 @@ def test_inserted_rows_without_any_column(origin: Origin, follower: Follower) ->
     assert follower.phases() == dict.fromkeys(["documents", "settings"], TablePhase.STREAMING)
 
 
+@pytest.mark.parametrize("is_explicit", [0, 1])
+def test_timestamps_that_are_not_null_by_a_setting(
+    origin: Origin, follower: Follower, is_explicit: int
+) -> None:
+    origin.session(
+        f"SET SESSION explicit_defaults_for_timestamp = {is_explicit}",
+        "ALTER TABLE documents ADD COLUMN at TIMESTAMP",
+    )
+    follower.once()
+    follower.check("documents")
+
+
 @only_mysql  # MariaDB has no partial updates.
 def test_partial_updates_of_json(origin: Origin, follower: Follower) -> None:
     origin.run("CREATE TABLE j (id INT PRIMARY KEY, v JSON)")

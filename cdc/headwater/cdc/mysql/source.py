@@ -85,13 +85,10 @@ class MySQLSource:
         settings = self._server.variables(
             "binlog_checksum",
             "lower_case_table_names",
-            "explicit_defaults_for_timestamp",
             "gtid_mode",
         )
         self._checksums = settings.get("binlog_checksum", "NONE").upper() != "NONE"
         self._lower_case_names = settings.get("lower_case_table_names") != "0"
-        # Whether a TIMESTAMP without NULL or NOT NULL takes nulls.
-        self._explicit_timestamps = settings.get("explicit_defaults_for_timestamp") == "ON"
         self.logs_cascades = logs_cascades(self._server)
         # Where not all transactions have GTIDs, positions are offsets in files.
         gtid_mode = settings.get("gtid_mode", "ON")
@@ -363,7 +360,7 @@ class MySQLSource:
             table,
             mapping=[TypeMapping(name) for name in mapping],
             syntax=batch.syntax,
-            explicit_timestamps=self._explicit_timestamps,
+            explicit_timestamps=batch.explicit_timestamps,
             strict=batch.strict,
         )
 

@@ -39,6 +39,7 @@ from headwater.cdc.mysql.logged_rows import MySQLRows
 from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import PositionTracker
 from headwater.cdc.mysql.statements import (
+    explicit_timestamps,
     is_strict,
     statement_syntax,
     statement_text,
@@ -108,6 +109,7 @@ class _Transaction:
 
     statement = ""
     syntax, strict = Syntax(), False
+    explicit_timestamps: bool | None = None
     xa: XaEnd | None = None
     changes: Sequence[Change] = ()
     size = timestamp = 0
@@ -397,6 +399,7 @@ class MySQLLogReader:
         if transaction.changes:
             batch.changes, batch.statement = tuple(transaction.changes), transaction.statement
             batch.syntax, batch.strict = transaction.syntax, transaction.strict
+            batch.explicit_timestamps = transaction.explicit_timestamps
         xa = transaction.xa
         if xa is not None:
             batch.xa.append(xa)
@@ -633,6 +636,8 @@ class MySQLLogReader:
             transaction.changes = [*transaction.changes, *relevant]
             transaction.statement = text
             transaction.syntax, transaction.strict = syntax, is_strict(query)
+            explicit = explicit_timestamps(query, mariadb=self._mariadb)
+            transaction.explicit_timestamps = explicit
         if text.upper().endswith("START TRANSACTION"):
             transaction.has_end = True
         return None if transaction.has_end else self._end(transaction)

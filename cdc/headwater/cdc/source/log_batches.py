@@ -161,6 +161,8 @@ class LogBatch:
         statement: The statement's text.
         syntax: How its session writes statements.
         strict: Whether its session rejects nulls in a column that becomes NOT NULL.
+        explicit_timestamps: Whether a TIMESTAMP without NULL or NOT NULL takes nulls in its
+            session; None if not known.
         faults: Tables whose rows cannot be read, with the reason.
         rereads: Tables whose rows changed in a way that the log does not say, with the reason; None
             is all tables.
@@ -178,6 +180,7 @@ class LogBatch:
     statement: str = ""
     syntax: Syntax = field(default_factory=Syntax)
     strict: bool = False
+    explicit_timestamps: bool | None = None
     faults: dict[TableName, str] = field(default_factory=dict)
     rereads: dict[TableName | None, str] = field(default_factory=dict)
     xa: list[XaEnd] = field(default_factory=list)
