@@ -151,6 +151,32 @@ def test_columns_that_are_computed_from_redefined_ones(
     follower.check("computed")
 
 
+@only_mariadb
+@pytest.mark.parametrize(
+    ("columns", "options", "rejection"),
+    [
+        ("id INT PRIMARY KEY, v INT", "ENGINE = InnoDB `PAGE_COMPRESSED`='0'", None),
+        ("id INT PRIMARY KEY, v VARCHAR(80) DEFAULT CURRENT_USER", "", None),
+        ("id INT PRIMARY KEY, v INT", "WITH SYSTEM VERSIONING", "system-versioned"),
+    ],
+)
+def test_created_by_statements_with_other_words(
+    origin: Origin, follower: Follower, columns: str, options: str, rejection: str | None
+) -> None:
+    def create() -> None:
+        for name in "tu":
+            origin.run(
+                f"CREATE TABLE {name} ({columns}) {options}", f"INSERT INTO {name} (id) VALUES (1)"
+            )
+
+    follow_changes(follower, lambda: origin.run("DROP TABLE t"), create)
+    if rejection is None:
+        follower.check("t", "u")
+    else:
+        states = follower.states()
+        assert all(rejection in str(states[name].reason) for name in "tu")
+
+
 @only_mariadb  # MySQL's collations begin with their character set.
 def test_collations_that_do_not_name_a_character_set(origin: Origin, follower: Follower) -> None:
     origin.run(

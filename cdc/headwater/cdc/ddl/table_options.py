@@ -101,7 +101,10 @@ def read_table_option(cursor: Cursor) -> bool:
         cursor.take("=")
         cursor.string()
         return True
-    if not cursor.take_any(*_OPTIONS):
+    # MariaDB writes the options of engines as quoted names.
+    if cursor.token.type is TokenType.QUOTED_NAME and cursor.token.text.upper() in _OPTIONS:
+        cursor.advance()
+    elif not cursor.take_any(*_OPTIONS):
         return False
     cursor.take("=")
     _value(cursor)

@@ -74,7 +74,11 @@ class Joining:
         ids = {state.id for state in states.values() if state.id is not None}
         names = {table.name for table in tables.followed if table.id not in ids}
         names |= {finding.table for finding in tables.findings if finding.table is not None}
-        known = {name for name, state in states.items() if not _is_unknown(state)}
+        known = {
+            name
+            for name, state in states.items()
+            if not (_is_unknown(state) or state.phase is TablePhase.GONE)
+        }
         chosen = {name for name in names if self._selection.matches(name)}
         self._wanted = {
             name for name in chosen - known if not is_made_by_tool(name, chosen | states.keys())

@@ -95,6 +95,7 @@ class SchemaEvents:
         for change in batch.changes:
             if isinstance(change, NotUnderstood):
                 self._not_understood(event, change)
+                self._created_unclearly(event, change)
             elif isinstance(change, RenameTables):
                 self._rename(event, change)
             elif isinstance(change, DropTables | DropDatabase):
@@ -130,6 +131,17 @@ class SchemaEvents:
                 f"did, and read the table again: headwater cdc resnapshot {name}",
                 event.batch.start,
             )
+
+    def _created_unclearly(self, event: _Event, change: NotUnderstood) -> None:
+        """Look for tables that a statement may have created, of which it is not understood."""
+        for name in () if change.changes_rows else change.names:
+            state = event.states.get(name)
+            is_there = state is not None and state.phase is not TablePhase.GONE
+            if is_there or not self._is_followed(event, name):
+                continue
+            if state is not None:
+                event.states[name] = unknown_again(state, "it may have been created again")
+            event.joining.want(name)
 
     def _change_rows(
         self, event: _Event, name: TableName, change: Truncate | ForeignKeyChange
