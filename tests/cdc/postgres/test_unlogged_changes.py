@@ -10,6 +10,7 @@ from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 from tests.cdc.waiting import until
 
 from headwater.cdc.pipeline.settings import TablesWithoutKey
+from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
 
 pytestmark = pytest.mark.postgresql
@@ -44,6 +45,26 @@ def test_values_that_change_while_their_type_stays(
     postgres.run(statement)
     follower.once()
     follower.check("t")
+
+
+def test_values_that_change_again_and_again_while_a_pipeline_runs(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    follower.change(look_seconds=0)
+    follower.once()
+    with RunningPipeline(follower.pipeline()):
+        for number in range(2, 5):
+            postgres.run(f"INSERT INTO t VALUES ({number}, 1)")
+            until(lambda: follower.rows("t") == source_rows(postgres))
+            postgres.run("ALTER TABLE t ALTER v TYPE INT USING v * 10")
+            until(lambda: follower.rows("t") == source_rows(postgres))
+    follower.once()
+    follower.check("t")
+
+
+def source_rows(postgres: PostgresDatabase) -> list[dict[str, object]]:
+    return [{"id": number, "v": v} for number, v in postgres.rows("SELECT id, v FROM t ORDER BY 1")]
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,9 @@ class RedefinitionWatch:
 
     def _is_alike(self, table: SourceTable, state: TableState) -> bool:
         """Whether a table is as its state says; most are the objects that were compared before."""
-        both = table, (state.columns, state.key, state.comment, state.id, state.storage)
+        # Tables are equal without what their storage tells.
+        stored = table.storage, state.storage
+        both = table, (state.columns, state.key, state.comment, state.id, *stored)
         if self._alike.get(table.name) == both:
             return True
         known = state.source_table(table.name)
