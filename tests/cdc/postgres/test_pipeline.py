@@ -13,6 +13,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
 from headwater.storage.errors import Invalid
@@ -46,6 +47,31 @@ def test_rows_that_are_there_and_changes(postgres: PostgresDatabase, follower: F
     )
     follower.once()
     follower.check("orders")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    "mapping",
+    [TypeMapping.ARRAY_TO_STRING, TypeMapping.NUMERIC_TO_DECIMAL, TypeMapping.TO_STRING],
+)
+def test_other_choices_of_types(
+    postgres: PostgresDatabase, follower: Follower, mapping: TypeMapping, *, is_first: bool
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, n NUMERIC, a INT[])",
+        "INSERT INTO t VALUES (1, 1.5, '{1,2}'), (2, 2.25, '{}')",
+    )
+    if mapping is TypeMapping.TO_STRING:
+        # The key of a lake's table keeps its type.
+        postgres.run("ALTER TABLE t ALTER id TYPE TEXT")
+    choices = [frozenset({mapping}), frozenset[TypeMapping]()]
+    for type_mapping in choices if is_first else reversed(choices):
+        follower.change(type_mapping=type_mapping)
+        follower.once()
+    follower.check("t")
+    postgres.run("INSERT INTO t VALUES (3, 3, '{3}')")
+    assert follower.once() == set()
+    follower.check("t")
 
 
 def test_tables_that_appear_and_go(postgres: PostgresDatabase, follower: Follower) -> None:

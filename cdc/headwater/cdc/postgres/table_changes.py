@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.table_changes import TableChanges
+from headwater.storage.types.data_type import DataType
 
 __all__ = ["changed_table"]
 
@@ -50,6 +52,12 @@ def changed_table(
         for number, column in now.items()
         if number in known and known[number].source_type != column.source_type
     ]
+    # Another choice of types.
+    reasons += [
+        f"column {column.name} is {known[number].type} in the lake and becomes {column.type}"
+        for number, column in now.items()
+        if number in known and _without_nulls(known[number]) != _without_nulls(column)
+    ]
     if before.storage is not None and after.storage is not None:
         stored = TableStorage.from_json(before.storage)
         silent = stored.silent_change(TableStorage.from_json(after.storage))
@@ -66,6 +74,10 @@ def changed_table(
 def _fills(column: SourceColumn) -> bool:
     """Whether rows that were there have values of a column that is added."""
     return column.default is not None or not column.type.nullable
+
+
+def _without_nulls(column: SourceColumn) -> DataType:
+    return replace(column.type, nullable=False)
 
 
 def _number(table: SourceTable, name: str) -> int | None:
