@@ -216,3 +216,44 @@ def test_another_identity_for_a_while(
     postgres.run("UPDATE documents SET id = id + 200 WHERE id = 11")
     assert follower.once() == set()
     _check(follower)
+
+
+@pytest.mark.parametrize("stored", ["STORED", "VIRTUAL"])
+def test_generated_columns_of_a_replica_identity(
+    postgres: PostgresDatabase, follower: Follower, stored: str
+) -> None:
+    """A server that rejects changes of them is not kept from changes of its tables."""
+    if int(postgres.value("SHOW server_version_num")) < 180_000:
+        pytest.xfail("servers allow them before 18")
+    columns = f"(id INT PRIMARY KEY, v INT, d INT GENERATED ALWAYS AS (id * 2) {stored})"
+    postgres.run(
+        f"CREATE TABLE whole {columns} PARTITION BY RANGE (id)",
+        "CREATE TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (100)",
+        # Rows have the identity of their partition.
+        "ALTER TABLE whole REPLICA IDENTITY FULL",
+        "INSERT INTO whole VALUES (1, 1), (2, 2)",
+    )
+    follower.once()
+    changes = "UPDATE {0} SET v = 10 WHERE id = 1", "DELETE FROM {0} WHERE id = 2"
+    postgres.run(
+        *(change.format("whole") for change in changes),
+        f"CREATE TABLE later {columns}",
+        "ALTER TABLE later REPLICA IDENTITY FULL",
+        "INSERT INTO later VALUES (1, 1), (2, 2)",
+    )
+    follower.once()
+    follower.check("whole")
+    reason = follower.states()["later"].reason or ""
+    assert "its replica identity is FULL, and column d is generated" in reason
+    postgres.run(*(change.format("later") for change in changes))
+    postgres.run("ALTER TABLE part REPLICA IDENTITY FULL")
+    follower.once()
+    reason = follower.states()["whole"].reason or ""
+    assert "identity of its partition public.part is FULL, and column d is generated" in reason
+    for table in ("part", "later"):
+        postgres.run(f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT")
+    postgres.run("INSERT INTO whole VALUES (3, 3)", "UPDATE whole SET v = 20 WHERE id = 1")
+    for table in ("whole", "later"):
+        follower.resnapshot(table)
+    follower.once()
+    follower.check("whole", "later")

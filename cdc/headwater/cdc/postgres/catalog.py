@@ -85,6 +85,8 @@ _PARTITIONED, _FOREIGN = "p", "f"
 _UNLOGGED = "u"
 _DEFAULT, _FULL, _INDEX = "d", "f", "i"
 _LEAVE_OUT = "or leave it out with --exclude"
+# From this major version on generated columns may not be a part of a published replica identity.
+_GENERATED_IDENTITY_VERSION = 18
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ def read_tables(
     notes: list[Finding] = []
     for table in read_definitions(server, wanted):
         problems = [*_problems(table, server.address.user, without_key=without_key)]
+        if server.version >= _GENERATED_IDENTITY_VERSION:
+            problems += _generated_identities(table)
         columns: list[SourceColumn] = []
         for column in table.columns:
             if column.is_generated:
@@ -481,6 +485,27 @@ def _key_problems(table: TableDefinition, name: str, *, without_key: bool) -> It
         remedy = f"make the key not deferrable, {full}"
     if problem:
         yield Finding(subject, problem, f"{remedy}, {_LEAVE_OUT}", table.name)
+
+
+def _generated_identities(table: TableDefinition) -> Iterator[Finding]:
+    """Generated columns that keep rows from being changed, or deleted, once they are published."""
+    generated = next((column.name for column in table.columns if column.is_generated), None)
+    parts = table.partitions
+    identities = [(part.name, part.replica_identity) for part in parts if part.kind != _FOREIGN]
+    if not table.is_partitioned:
+        identities = [(table.name, table.replica_identity)]
+    for name, identity in identities if generated is not None else ():
+        if identity != _FULL:
+            continue
+        whose = "its replica identity"
+        if name != table.name:
+            whose = f"the replica identity of its partition {name}"
+        problem = f"{whose} is FULL, and column {generated} is generated: PostgreSQL 18 rejects "
+        problem += "updates and deletes of such a table once it is published"
+        remedy = f"ALTER TABLE {quoted_table(name)} REPLICA IDENTITY DEFAULT"
+        if not table.primary_key:
+            remedy = f"add a primary key and {remedy}"
+        yield Finding(f"table {table.name}", problem, f"{remedy}, {_LEAVE_OUT}", table.name)
 
 
 def _partition_problems(table: TableDefinition, partition: Partition) -> Iterator[Finding]:
