@@ -164,6 +164,50 @@ def test_statements_that_the_first_rows_come_after(
     follower.check("orders")
 
 
+@pytest.mark.parametrize("by", ["", " PARTITION BY HASH (id)"])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE t ADD c INT",
+            "UPDATE t SET c = 5 WHERE id = 1",
+            "ALTER TABLE t DROP c",
+            "ALTER TABLE t ADD c INT",
+        ),
+        (
+            "ALTER TABLE t RENAME a TO b",
+            "UPDATE t SET b = 5 WHERE id = 1",
+            "ALTER TABLE t DROP b",
+            "ALTER TABLE t ADD b INT",
+        ),
+    ],
+)
+def test_columns_that_are_gone_where_the_log_describes_them(
+    postgres: PostgresDatabase, follower: Follower, statements: tuple[str, ...], by: str
+) -> None:
+    postgres.run(f"CREATE TABLE t (id INT PRIMARY KEY, a INT){by}")
+    if by:
+        postgres.run("CREATE TABLE p PARTITION OF t FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    postgres.run("INSERT INTO t VALUES (1, 1), (2, 2)")
+    follower.once()
+    postgres.run(*statements)
+    for _ in range(2):
+        follower.once()
+        follower.check("t")
+
+
+def test_a_new_column_is_not_read_again(postgres: PostgresDatabase, follower: Follower) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+        "INSERT INTO t VALUES (1, 1, 1)",
+        "ALTER TABLE t DROP b",
+    )
+    follower.once()
+    postgres.run("ALTER TABLE t ADD c INT", "UPDATE t SET c = 5")
+    assert follower.once() == set()
+    follower.check("t")
+
+
 def test_a_partitioned_table_is_one(postgres: PostgresDatabase, follower: Follower) -> None:
     postgres.run(
         "CREATE TABLE logs (id INT, day DATE, v TEXT, PRIMARY KEY (id, day)) PARTITION BY RANGE "

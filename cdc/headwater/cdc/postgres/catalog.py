@@ -18,6 +18,7 @@ __all__ = [
     "ColumnDefinition",
     "TableDefinition",
     "check_definition",
+    "dropped_columns",
     "filled_columns",
     "partly_logged",
     "quoted",
@@ -71,6 +72,7 @@ FROM (SELECT %s::oid UNION SELECT relid::oid FROM pg_partition_tree(%s::oid::reg
   JOIN pg_attribute a ON a.attrelid = t.oid
 WHERE a.atthasmissing AND NOT a.attisdropped
 """
+_DROPPED = "SELECT attnum::int FROM pg_attribute WHERE attrelid = %s AND attisdropped"
 # Partitions have a replica identity of their own.
 _PARTLY_LOGGED = """
 SELECT n.nspname::text, c.relname::text, bool_or(t.relid IS NOT NULL)
@@ -284,6 +286,15 @@ def filled_columns(server: PostgresServer, table: SourceTable) -> Collection[str
     """
     rows = server.rows(_FILLED, [table.id, table.id])
     return {str(name) for (name,) in rows}
+
+
+def dropped_columns(server: PostgresServer, table: SourceTable) -> Collection[int]:
+    """The numbers of columns that a table, which has its number, does not have any more.
+
+    Raises:
+        Unavailable: The server does not answer.
+    """
+    return {int(str(number)) for (number,) in server.rows(_DROPPED, [table.id])}
 
 
 def read_definitions(

@@ -9,7 +9,13 @@ from time import monotonic, sleep
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
-from headwater.cdc.postgres.catalog import filled_columns, partly_logged, quoted_table, read_tables
+from headwater.cdc.postgres.catalog import (
+    dropped_columns,
+    filled_columns,
+    partly_logged,
+    quoted_table,
+    read_tables,
+)
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.consistent_reads import (
     LoggedTransactions,
@@ -41,7 +47,7 @@ from headwater.cdc.postgres.slots import (
     log_position,
     slot_findings,
 )
-from headwater.cdc.postgres.table_changes import changed_table
+from headwater.cdc.postgres.table_changes import changed_table, may_have_had_others
 from headwater.cdc.postgres.table_storage import TableStorage, read_storage
 from headwater.cdc.postgres.transactions import PostgresLogReader, open_log
 from headwater.cdc.postgres.types import TypeMapping
@@ -377,7 +383,8 @@ class PostgresSource:
         """A table after what a batch says of it.
 
         The catalogs have the present definition. It is the one at the batch's place if it has the
-        columns that the log describes, or that were found before.
+        columns that the log describes, or that were found before. Those of the log have no numbers:
+        they may have been others, which were dropped since.
 
         Raises:
             Invalid: The table cannot be followed any more.
@@ -397,7 +404,10 @@ class PostgresSource:
         if not tables.followed or tables.followed[0].id != table.id:
             return TableChanges(table, unknown=_CHANGED_AGAIN)
         (now,) = tables.followed
-        if not all(self._is_of(change, now) for change in batch.changes):
+        is_described = any(isinstance(change, Redefined) for change in changes)
+        if not all(self._is_of(change, now) for change in batch.changes) or (
+            is_described and may_have_had_others(table, now, dropped_columns(self._server, now))
+        ):
             return TableChanges(table, unknown=_CHANGED_AGAIN)
         if _is_published_otherwise(table, now):
             return TableChanges(table, unknown=_PUBLISHED_OTHERWISE)

@@ -10,7 +10,7 @@ from headwater.cdc.postgres.table_storage import TableStorage
 from headwater.cdc.source.table_changes import TableChanges
 from headwater.storage.types.data_type import DataType
 
-__all__ = ["changed_table"]
+__all__ = ["changed_table", "may_have_had_others"]
 
 
 def changed_table(
@@ -69,6 +69,34 @@ def changed_table(
         reasons[0] if reasons else None,
         key_changed=key != [_number(after, name) for name in after.primary_key],
     )
+
+
+def may_have_had_others(before: SourceTable, after: SourceTable, dropped: Collection[int]) -> bool:
+    """Whether a table may have had other columns in between, of the names and types of the present.
+
+    Numbers are given in their order, and never again. So columns that were as many as now, and not
+    the present ones, had one that was dropped where a new one is, known or not.
+
+    Args:
+        before: The table as it was known, with the numbers of its columns.
+        after: The table as it is.
+        dropped: The numbers of all columns that it does not have any more.
+    """
+    known = {column.id for column in before.columns}
+    now = {column.id for column in after.columns}
+    if now <= known:
+        return False
+    return not known <= now or max(dropped, default=0) > _last_number(before)
+
+
+def _last_number(table: SourceTable) -> int:
+    """The last number of a column that a table was known to have, maybe a dropped one."""
+    numbers = [column.id for column in table.columns if column.id is not None]
+    if table.storage is not None:
+        storage = TableStorage.from_json(table.storage)
+        part = storage.parts.get(storage.oid)
+        numbers += part.numbers if part is not None else []
+    return max(numbers, default=0)
 
 
 def _fills(column: SourceColumn) -> bool:

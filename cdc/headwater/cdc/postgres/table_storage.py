@@ -100,6 +100,11 @@ class StoredPart:
     columns: str
     is_attached: bool
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its columns, also of dropped ones."""
+        return [int(column.partition(":")[0]) for column in self.columns.split(",") if column]
+
 
 @dataclass(frozen=True, slots=True)
 class TableStorage:
