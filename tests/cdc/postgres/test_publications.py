@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pytest
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 from tests.cdc.postgres.logs import as_text, contents
+from tests.cdc.waiting import until
 
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.publications import (
+    EarlierWriters,
     create_publication,
     publication_findings,
     publish_tables,
 )
 from headwater.cdc.postgres.slots import LogSource, create_slot, log_position
 from headwater.cdc.postgres.transactions import open_log
-from headwater.storage.errors import Conflict, Forbidden, Invalid, Unavailable
+from headwater.cdc.service.running import RunningPipeline
+from headwater.storage.errors import Conflict, Forbidden, Invalid
 
 pytestmark = pytest.mark.postgresql
 
@@ -77,16 +80,22 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
     with tables.connect() as session, tables.connect() as other:
         session.execute("INSERT INTO t VALUES (1)")
         other.autocommit = True
+        writers = EarlierWriters(other)
         # Changes of other tables do not matter.
-        publish_tables(other, "pub", [U], 0)
+        assert writers.remaining({U: "published"}, 0) == {}
+        assert publish_tables(other, "pub", [T]) == [T]
         for _ in range(2):
-            with pytest.raises(Unavailable, match=r"changed public\.t before have not ended"):
-                publish_tables(other, "pub", [T], 0)
-        with ThreadPoolExecutor(1) as threads:
-            added = threads.submit(publish_tables, other, "pub", [T])
+            (why,) = writers.remaining({T: "published"}, 0).values()
+            assert "changed public.t before it was published have not ended" in why
+        with tables.connect() as later:
+            # It does not matter either.
+            later.execute("INSERT INTO t VALUES (4)")
             session.execute("INSERT INTO t VALUES (2)")
             session.commit()
-            assert added.result() == []
+            assert writers.remaining({T: "published"}, 0) == {}
+            assert writers.remaining({T: "published otherwise"}, 0).keys() == {T}
+            later.rollback()
+            assert writers.remaining({T: "published otherwise"}, 0) == {}
         seen = tables.rows("SELECT id FROM t")
         session.execute("INSERT INTO t VALUES (3)")
     assert seen == [(1,), (2,)]
@@ -96,6 +105,37 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
     reader.close()
     # The first row is in what was seen only.
     assert [row["id"] for _, row in contents([batch], "t").rows] == ["2", "3"]
+
+
+def has_rows(follower: Follower, count: int) -> bool:
+    return len(follower.rows("t")) == count
+
+
+@pytest.mark.parametrize("publication", [None, "pub"])
+def test_others_are_followed_while_a_table_waits_for_earlier_changes(
+    tables: PostgresDatabase, follower: Follower, publication: str | None
+) -> None:
+    follower.publication = publication
+    tables.run("CREATE PUBLICATION pub FOR TABLE t, u, p WITH (publish_via_partition_root)")
+    follower.change(look_seconds=0.1)
+    follower.once()
+    with tables.connect() as session, RunningPipeline(follower.pipeline()) as running:
+        tables.run("CREATE TABLE later (id int PRIMARY KEY)")
+        session.execute("INSERT INTO later VALUES (1)")
+        tables.run("ALTER PUBLICATION pub ADD TABLE later")
+        name = TableName("public", "later")
+        until(lambda: name in running.status().tables)
+        why = running.status().tables[name].reason or ""
+        assert "transactions that have changed public.later" in why
+        for count in range(1, 4):
+            tables.run(f"INSERT INTO t VALUES ({count})")
+            until(partial(has_rows, follower, count))
+        assert name in running.status().tables
+        assert not follower.lake.table_exists("lake.later")
+        session.commit()
+        until(lambda: follower.lake.table_exists("lake.later") and follower.rows("later"))
+    follower.once()
+    follower.check("t", "later")
 
 
 @pytest.mark.parametrize(

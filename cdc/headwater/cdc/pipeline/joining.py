@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 
 from headwater.cdc.ddl import Change
 from headwater.cdc.ddl.online_changes import is_tool_table
@@ -22,6 +23,8 @@ from headwater.storage.errors import Conflict, HeadwaterError, Invalid, Unavaila
 
 __all__ = ["Joining", "is_made_by_tool", "unknown_again"]
 
+# How long tables wait that the source has to be asked for again, in seconds.
+_ASK_AGAIN_SECONDS = 1.0
 _REPLACE = "; the lake's table is replaced"
 
 States = Mapping[TableName, TableState]
@@ -44,6 +47,9 @@ class Joining:
         self._selection = settings.selection()
         # Tables whose definition is not known yet.
         self._wanted: set[TableName] = set()
+        # Those of them that cannot be read now, each with what it waits for.
+        self._waits: Mapping[TableName, str] = {}
+        self._next = monotonic()
         self._read: dict[TableName, SourceTable | Finding | None] = {}
         self._settled: Position | None = None
         # Tables whose ranges cannot be read: their columns, and where the log has the reason.
@@ -55,6 +61,16 @@ class Joining:
     def has_some(self) -> bool:
         """Whether tables wait to be followed."""
         return bool(self._wanted or self._read)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether tables wait for a position of the log only, or to be asked for."""
+        return bool(self._read or self._wanted - self._waits.keys())
+
+    @property
+    def waits(self) -> Mapping[TableName, str]:
+        """Tables that cannot be read now, each with what it waits for."""
+        return {name: why for name, why in self._waits.items() if name in self._wanted}
 
     @property
     def awaited(self) -> frozenset[TableName]:
@@ -147,7 +163,8 @@ class Joining:
 
     def read(self, states: States, seen: Position) -> None:
         """Ask the source for definitions, if some are wanted."""
-        if not self._wanted:
+        is_later = bool(self._read) or monotonic() < self._next
+        if not self._wanted or (self._wanted <= self._waits.keys() and is_later):
             return
         with self._source.consistent_read(seen) as read:
             tables = read.tables(
@@ -159,16 +176,17 @@ class Joining:
             self._prepared = dict.fromkeys(self._source.prepared_transactions())
             tables = self._source.publish(tables)
             settled = self._source.position()
+        self._waits, self._next = tables.awaited, monotonic() + _ASK_AGAIN_SECONDS
         # None is a table that the source does not have.
         present: dict[TableName, SourceTable | Finding | None] = {
-            name: None for name in self._wanted if name in states
+            name: None for name in self._wanted - self._waits.keys() if name in states
         }
         present |= {table.name: table for table in tables.followed}
         for finding in tables.findings:
             if finding.table is not None:
                 present[finding.table] = present.get(finding.table) or finding
         self._read |= present
-        self._wanted.clear()
+        self._wanted &= self._waits.keys()
         self._settled = settled
 
     def changed(self, change: Change) -> None:

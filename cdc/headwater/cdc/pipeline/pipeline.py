@@ -332,11 +332,12 @@ class _Session:
         """Read, plan and commit a batch, if there is anything in it."""
         self._redefinitions.look(states)
         self._joining.read(states, reader.position)
+        self._progress.awaits(self._joining.waits)
         self._follow(reader, states)
         number = plan.number + 1
         with self._commit(number, states, reader.position) as commit:
             limits = self._limits(states, commit)
-            batch = self._redefinitions.batch(states, reader.position)
+            batch = self._redefinitions.batch(states, reader.position, self._joining.awaited)
             if batch is None:
                 # A table that catches up waits for the batch's end.
                 waits = any(state.is_behind for state in states.values())
@@ -515,7 +516,7 @@ class _Session:
         settings = self._settings
         seconds, quiet_seconds = settings.batch_seconds, 0.0
         min_seconds: float | None = None
-        waits = self._joining.has_some or any(
+        waits = self._joining.is_near or any(
             state.awaits_snapshot and not state.reason for state in states.values()
         )
         if commit.has_feeds and not waits:

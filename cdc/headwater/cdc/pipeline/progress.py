@@ -19,7 +19,7 @@ class TableProgress:
     Attributes:
         phase: What is done with it.
         rows: How many rows were committed since the start, of ranges and of the log.
-        reason: Why it is quarantined or read again.
+        reason: Why it is quarantined or read again, or what it waits for.
         schema_change: The last statement that changed its columns.
     """
 
@@ -57,11 +57,17 @@ class ProgressLog:
         self._lock = Lock()
         self._progress = PipelineProgress()
         self._tables: dict[TableName, TableProgress] = {}
+        self._awaited: Mapping[TableName, str] = {}
 
     def read(self) -> PipelineProgress:
         """The progress as it is now."""
         with self._lock:
-            return replace(self._progress, tables=dict(self._tables))
+            tables = dict(self._tables)
+            for name, why in self._awaited.items():
+                table = tables.get(name, TableProgress(TablePhase.SNAPSHOT))
+                reasons = (table.reason, why)
+                tables[name] = replace(table, reason="; it waits: ".join(filter(None, reasons)))
+            return replace(self._progress, tables=tables)
 
     def batch_done(
         self, number: int, position: str, source_time: int, lag_bytes: int | None = None
@@ -80,6 +86,11 @@ class ProgressLog:
         """Note what the pipeline waits for."""
         with self._lock:
             self._progress = replace(self._progress, waits_for=reason)
+
+    def awaits(self, tables: Mapping[TableName, str]) -> None:
+        """Note tables that cannot be followed yet, each with what it waits for."""
+        with self._lock:
+            self._awaited = tables
 
     def states(self, states: Mapping[TableName, TableState]) -> None:
         """Note the tables' phases."""

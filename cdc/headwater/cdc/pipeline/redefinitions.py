@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from time import monotonic
 
@@ -70,16 +70,26 @@ class RedefinitionWatch:
         self._next = monotonic()
         self.look(states)
 
-    def batch(self, states: States, position: Position) -> LogBatch | None:
-        """What was found, once the log has reached its place; None if nothing was."""
+    def batch(
+        self, states: States, position: Position, awaited: Collection[TableName] = ()
+    ) -> LogBatch | None:
+        """What was found, once the log has reached its place; None if nothing was.
+
+        Args:
+            states: The tables.
+            position: Where the log was read to.
+            awaited: Tables that wait to be followed, so that they are not new.
+        """
         if self._found is None or self._settled is None or not position.contains(self._settled):
             return None
-        changes = list(self._changes(states, self._found))
+        changes = list(self._changes(states, self._found, awaited))
         self._found = self._settled = None
         self._next = monotonic() + self._settings.look_seconds
         return LogBatch(position, position, changes=changes) if changes else None
 
-    def _changes(self, states: States, found: Mapping[TableName, SourceTable]) -> Iterator[Change]:
+    def _changes(
+        self, states: States, found: Mapping[TableName, SourceTable], awaited: Collection[TableName]
+    ) -> Iterator[Change]:
         known = {
             name: state for name, state in states.items() if state.phase is not TablePhase.GONE
         }
@@ -103,7 +113,7 @@ class RedefinitionWatch:
         if renames:
             yield RenameTables(tuple(renames.items()))
         chosen = {name for name in found if self._selection.matches(name)}
-        for name in chosen - known.keys() - set(renames.values()):
+        for name in chosen - known.keys() - set(renames.values()) - set(awaited):
             if not is_made_by_tool(name, chosen | states.keys()):
                 yield CreateTable(name)
 

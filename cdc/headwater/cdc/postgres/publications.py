@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any, LiteralString
 
@@ -11,10 +11,10 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from headwater.cdc.model.tables import Finding, TableName
 from headwater.cdc.postgres.catalog import quoted, quoted_table
-from headwater.storage.errors import Conflict, Forbidden, Unavailable
+from headwater.storage.errors import Conflict, Forbidden
 
 __all__ = [
-    "await_writers",
+    "EarlierWriters",
     "create_publication",
     "has_all_tables",
     "has_publication",
@@ -50,20 +50,22 @@ _FILTERED: LiteralString = """
 """
 # Who has changed a table keeps it locked until the end of its transaction.
 _WRITERS: LiteralString = """
-    SELECT DISTINCT l.virtualtransaction FROM pg_locks l
+    SELECT DISTINCT parts.schema, parts.name, l.virtualtransaction FROM pg_locks l
+    JOIN (
+        SELECT wanted.schema, wanted.name, part.oid
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+            ON wanted.schema = n.nspname AND wanted.name = c.relname
+        JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) part ON true
+    ) parts ON parts.oid = l.relation
     WHERE l.locktype = 'relation' AND l.granted
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
             'AccessExclusiveLock')
-        AND l.relation IN (
-            SELECT part.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
-                ON wanted.schema = n.nspname AND wanted.name = c.relname
-            JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) part
-                ON true
-        )
 """
 _WAKE_SECONDS = 0.05
+# Most transactions are short.
+_WRITERS_SECONDS = 1.0
 _PARTITIONED: LiteralString = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'p'
@@ -112,32 +114,27 @@ def create_publication(
 
 
 def publish_tables(
-    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float = 60.0
+    connection: Connection[Any], name: str, tables: Collection[TableName]
 ) -> Sequence[TableName]:
     """Add tables to a publication that lacks them.
 
-    What a transaction changed before is not in the log, also if it is committed afterwards. So
-    those that have changed a table are waited for, also where an earlier call has added it: rows
-    that are read from then on have what the log lacks.
+    What a transaction changed before is not in the log, also if it is committed afterwards; see
+    `EarlierWriters`.
 
     Args:
         connection: A connection to the database that commits each statement.
         name: The publication.
         tables: The tables.
-        seconds: How long to wait at most.
 
     Returns:
         The tables that were added.
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
-        Unavailable: A transaction that has changed a table does not end.
     """
     published = _published(connection, name)
     lacking = sorted(table for table in tables if table not in published)
-    added = [table for table in lacking if _is_added(connection, name, table)]
-    await_writers(connection, name, tables, seconds)
-    return added
+    return [table for table in lacking if _is_added(connection, name, table)]
 
 
 def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
@@ -156,35 +153,72 @@ def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
     return True
 
 
-def await_writers(
-    connection: Connection[Any], name: str, tables: Collection[TableName], seconds: float = 60.0
-) -> None:
-    """Wait for the end of all transactions that have changed tables until now.
+class EarlierWriters:
+    """Transactions that changed tables before a publication is known to have them.
 
-    What they changed before a publication got a table is not in the log.
+    What they changed is not in the log, also if it is committed afterwards. Rows that are read when
+    they have ended have it. Those that change a table later are not waited for.
 
     Args:
         connection: A connection to the database that commits each statement.
-        name: The publication.
-        tables: The tables.
-        seconds: How long to wait at most.
-
-    Raises:
-        Unavailable: One of them does not end.
     """
-    names = [table.database for table in tables], [table.table for table in tables]
-    deadline = monotonic() + seconds
-    waited_for = {writer for (writer,) in connection.execute(_WRITERS, names)}
-    while waited_for:
-        if monotonic() >= deadline:
-            raise Unavailable(
-                f"cannot change publication '{name}': transactions that have changed "
-                f"{', '.join(map(str, sorted(tables)))} before have not ended within {seconds:g} "
-                "s, and the log lacks these changes; end them (pg_stat_activity, "
-                "pg_prepared_xacts), and try again"
-            )
-        sleep(_WAKE_SECONDS)
-        waited_for &= {writer for (writer,) in connection.execute(_WRITERS, names)}
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+        # How each table was published when they were listed, and those that have not ended.
+        self._tables: dict[TableName, tuple[object, set[object]]] = {}
+
+    @property
+    def has_some(self) -> bool:
+        """Whether some had not ended."""
+        return bool(self._tables)
+
+    def remaining(
+        self, tables: Mapping[TableName, object], seconds: float = _WRITERS_SECONDS
+    ) -> Mapping[TableName, str]:
+        """Wait for them where they are listed for the first time, and not for long.
+
+        Args:
+            tables: The tables that wait, each with how it is published. One that is published
+                otherwise than before may have been without a publication for a while.
+            seconds: How long to wait at most.
+
+        Returns:
+            The tables that were changed by transactions which have not ended, each with what it
+            waits for. The others are forgotten.
+        """
+        running = self._running(tables)
+        known = {
+            name: entry
+            for name, entry in self._tables.items()
+            if name in tables and tables[name] == entry[0]
+        }
+        new = {name: (tables[name], running.get(name, set())) for name in tables.keys() - known}
+        self._tables = {**known, **new}
+        deadline = monotonic() + seconds
+        while True:
+            for name, (_, writers) in [*self._tables.items()]:
+                writers &= running.get(name, set())
+                if not writers:
+                    del self._tables[name]
+            if not new.keys() & self._tables.keys() or monotonic() >= deadline:
+                break
+            sleep(_WAKE_SECONDS)
+            running = self._running(self._tables)
+        return {
+            name: f"{len(writers)} transactions that have changed {name} before it was published "
+            "have not ended, and the log lacks these changes; end them (pg_stat_activity, "
+            "pg_prepared_xacts), or wait for them"
+            for name, (_, writers) in self._tables.items()
+        }
+
+    def _running(self, tables: Collection[TableName]) -> Mapping[TableName, set[object]]:
+        """The transactions that run and have changed tables."""
+        names = [table.database for table in tables], [table.table for table in tables]
+        running: dict[TableName, set[object]] = {}
+        for schema, table, writer in self._connection.execute(_WRITERS, names):
+            running.setdefault(TableName(schema, table), set()).add(writer)
+        return running
 
 
 def publication_findings(

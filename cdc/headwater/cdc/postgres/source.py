@@ -27,7 +27,7 @@ from headwater.cdc.postgres.exact_reads import exact_read
 from headwater.cdc.postgres.known_tables import KnownTables
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.publications import (
-    await_writers,
+    EarlierWriters,
     create_publication,
     has_all_tables,
     has_publication,
@@ -121,6 +121,7 @@ class PostgresSource:
             address.conninfo(), str(address), slot or own_name, publication or own_name
         )
         self._transactions: LoggedTransactions | None = None
+        self._writers = EarlierWriters(self._connection)
         # By the choices of types, and whether tables without a key count.
         self._known: dict[tuple[frozenset[TypeMapping], bool], KnownTables] = {}
 
@@ -312,10 +313,12 @@ class PostgresSource:
         """Put tables into the pipeline's own publication, or see what another one has.
 
         Returns:
-            The tables as they are published; those that are not are among the findings.
+            The tables as they are published; those that are not are among the findings, and those
+            that wait for `EarlierWriters` are awaited.
 
         Raises:
-            Conflict, Forbidden, Unavailable: See `publish_tables`.
+            Conflict, Forbidden: See `publish_tables`.
+            Unavailable: The source cannot be reached.
         """
         name = self._log.publication
         findings = self.unreadable(tables.followed)
@@ -324,18 +327,29 @@ class PostgresSource:
         names = [table.name for table in followed]
         with explained(self.address):
             if self._has_own_publication:
-                may_lack = bool(publish_tables(self._connection, name, names))
+                added = bool(publish_tables(self._connection, name, names))
+                is_new = added or self._writers.has_some
+                chooses = True
             else:
-                may_lack = not has_all_tables(self._connection, name)
-                if may_lack:
-                    await_writers(self._connection, name, names)
-            if may_lack and self._transactions is not None:
+                chooses = is_new = not has_all_tables(self._connection, name)
+            before = _published(read_storage(self._server, names, name))
+            awaited = dict(self._writers.remaining(before)) if chooses else {}
+            if is_new and self._transactions is not None:
                 self._transactions.add_running()
             storages = read_storage(self._server, names, name)
+        after = _published(storages)
+        for table in names if chooses else ():
+            if before.get(table) != after.get(table):
+                awaited.setdefault(table, _PUBLISHED_OTHERWISE)
         return Tables(
-            [_as_published(table, storages.get(table.name)) for table in followed],
+            [
+                _as_published(table, storages.get(table.name))
+                for table in followed
+                if table.name not in awaited
+            ],
             [*tables.findings, *findings],
             tables.notes,
+            awaited,
         )
 
     # Tables and rows --------------------------------------------------------------------------
@@ -483,6 +497,11 @@ def _is_published_otherwise(table: SourceTable, now: SourceTable) -> bool:
         return False
     before = TableStorage.from_json(table.storage)
     return before.is_published_otherwise(TableStorage.from_json(now.storage))
+
+
+def _published(storages: Mapping[TableName, TableStorage]) -> Mapping[TableName, object]:
+    """How a publication has tables."""
+    return {name: (storage.oid, storage.published) for name, storage in storages.items()}
 
 
 def _as_published(table: SourceTable, now: TableStorage | None) -> SourceTable:

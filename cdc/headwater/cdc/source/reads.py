@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -25,11 +25,14 @@ class Tables:
         followed: Those that can be followed.
         findings: The others, each with the reason.
         notes: What the lake does not have of tables that are followed.
+        awaited: Those that can be followed later, each with what it waits for; see
+            `Source.publish`.
     """
 
     followed: Sequence[SourceTable]
     findings: Sequence[Finding]
     notes: Sequence[Finding] = ()
+    awaited: Mapping[TableName, str] = field(default_factory=dict)
 
 
 class ConsistentRead(Protocol):

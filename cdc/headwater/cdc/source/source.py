@@ -212,11 +212,12 @@ class Source(Protocol):
         """Let the log have the rows of tables from now on, where a source logs chosen tables only.
 
         Returns:
-            The tables; those that it will not have are among the findings.
+            The tables; those that it will not have are among the findings, and those that were
+            changed by transactions which run, and whose changes the log lacks, are awaited: they
+            are to be published again later.
 
         Raises:
             Forbidden: The user may not choose a table.
-            Unavailable: A transaction whose changes are not in the log does not end.
         """
 
     def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
