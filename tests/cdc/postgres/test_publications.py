@@ -59,15 +59,15 @@ def test_a_publication_of_all_tables_has_those_that_are_created_later(
 
 def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
     create_publication(tables.connection, "pub", [])
-    assert publish_tables(tables.connection, "pub", [T, P]) == [P, T]
-    assert publish_tables(tables.connection, "pub", [T, P]) == []
+    assert publish_tables(tables.connection, "pub", [T, P]) == ([P, T], [])
+    assert publish_tables(tables.connection, "pub", [T, P]) == ([], [])
     assert findings(tables, T, P) == []
     assert findings(tables, T, U) == [
         'publication pub: it does not have the table public.u; ALTER PUBLICATION "pub" ADD TABLE '
         '"public"."u"'
     ]
     # It may have been dropped or renamed since its definition was read.
-    assert publish_tables(tables.connection, "pub", [TableName("public", "missing")]) == []
+    assert publish_tables(tables.connection, "pub", [TableName("public", "missing")]) == ([], [])
 
 
 def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
@@ -83,7 +83,7 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
         writers = EarlierWriters(other)
         # Changes of other tables do not matter.
         assert writers.remaining({U: "published"}, 0) == {}
-        assert publish_tables(other, "pub", [T]) == [T]
+        assert publish_tables(other, "pub", [T]) == ([T], [])
         for _ in range(2):
             (why,) = writers.remaining({T: "published"}, 0).values()
             assert "changed public.t before it was published have not ended" in why
@@ -111,29 +111,43 @@ def has_rows(follower: Follower, count: int) -> bool:
     return len(follower.rows("t")) == count
 
 
-@pytest.mark.parametrize("publication", [None, "pub"])
+@pytest.mark.parametrize(
+    ("publication", "is_locked", "reason"),
+    [
+        (None, False, "transactions that have changed public.later"),
+        ("pub", False, "transactions that have changed public.later"),
+        (None, True, "another session has locked it"),
+    ],
+)
 def test_others_are_followed_while_a_table_waits_for_earlier_changes(
-    tables: PostgresDatabase, follower: Follower, publication: str | None
+    tables: PostgresDatabase,
+    follower: Follower,
+    publication: str | None,
+    is_locked: bool,
+    reason: str,
 ) -> None:
     follower.publication = publication
     tables.run("CREATE PUBLICATION pub FOR TABLE t, u, p WITH (publish_via_partition_root)")
     follower.change(look_seconds=0.1)
     follower.once()
-    with tables.connect() as session, RunningPipeline(follower.pipeline()) as running:
-        tables.run("CREATE TABLE later (id int PRIMARY KEY)")
+    tables.run("CREATE TABLE later (id int PRIMARY KEY)")
+    name = TableName("public", "later")
+    with tables.connect() as session:
+        if is_locked:
+            session.execute("LOCK TABLE later")
         session.execute("INSERT INTO later VALUES (1)")
-        tables.run("ALTER PUBLICATION pub ADD TABLE later")
-        name = TableName("public", "later")
-        until(lambda: name in running.status().tables)
-        why = running.status().tables[name].reason or ""
-        assert "transactions that have changed public.later" in why
-        for count in range(1, 4):
-            tables.run(f"INSERT INTO t VALUES ({count})")
-            until(partial(has_rows, follower, count))
-        assert name in running.status().tables
-        assert not follower.lake.table_exists("lake.later")
-        session.commit()
-        until(lambda: follower.lake.table_exists("lake.later") and follower.rows("later"))
+        if publication is not None:
+            tables.run("ALTER PUBLICATION pub ADD TABLE later")
+        with RunningPipeline(follower.pipeline()) as running:
+            until(lambda: name in running.status().tables)
+            assert reason in (running.status().tables[name].reason or "")
+            for count in range(1, 4):
+                tables.run(f"INSERT INTO t VALUES ({count})")
+                until(partial(has_rows, follower, count))
+            assert name in running.status().tables
+            assert not follower.lake.table_exists("lake.later")
+            session.commit()
+            until(lambda: follower.lake.table_exists("lake.later") and follower.rows("later"))
     follower.once()
     follower.check("t", "later")
 

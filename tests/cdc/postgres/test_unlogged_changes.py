@@ -314,3 +314,30 @@ def test_a_partition_that_comes_and_goes_unseen(
     follower.once()
     follower.check("logs")
     assert len(follower.rows("logs")) == 51
+
+
+@pytest.mark.parametrize("publication", [None, "pub"])
+def test_others_are_followed_while_a_table_is_locked(
+    postgres: PostgresDatabase, follower: Follower, publication: str | None
+) -> None:
+    postgres.run(
+        *LOGS,
+        "CREATE TABLE other (id INT PRIMARY KEY, v INT DEFAULT 1)",
+        "CREATE TABLE doubled (id INT PRIMARY KEY, d INT GENERATED ALWAYS AS (id * 2) STORED)",
+        "CREATE PUBLICATION pub FOR ALL TABLES WITH (publish_via_partition_root)",
+    )
+    follower.publication = publication
+    follower.once()
+    for count, locked in enumerate(("logs", "logs_0", "doubled")):
+        with postgres.connect() as session:
+            session.execute(f"LOCK TABLE {locked} IN ACCESS EXCLUSIVE MODE".encode())
+            postgres.run(
+                f"ALTER TABLE other ADD with_{locked} INT",
+                f"INSERT INTO other VALUES ({count})",
+                f"CREATE TABLE beside_{locked} (id INT PRIMARY KEY)",
+                f"INSERT INTO beside_{locked} VALUES (1)",
+            )
+            follower.once()
+            assert len(follower.rows("other")) == count + 1
+            assert follower.rows(f"beside_{locked}") == [{"id": 1}]
+    follower.check("logs", "other", "doubled")

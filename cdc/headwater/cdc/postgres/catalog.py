@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headwater.cdc.model.tables import Finding, SourceColumn, SourceTable, TableName
 from headwater.cdc.postgres.column_types import read_types
 from headwater.cdc.postgres.server import PostgresServer
-from headwater.cdc.postgres.table_storage import read_storage
+from headwater.cdc.postgres.table_storage import PARTITION_TREE, read_storage
 from headwater.cdc.postgres.types import TypeMapping, lake_type, parse_source_type
 from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Conflict, Unsupported
@@ -40,9 +40,10 @@ ORDER BY n.nspname, c.relname
 """
 _NAMED = "AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::name[], %s::name[]))"
 _NUMBERED = "AND c.oid = ANY(%s::oid[])"
+# To write an expression with columns waits for locks of their table; a default has none.
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
-  a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
+  a.attnotnull, CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, 0) END,
   coalesce(col_description(a.attrelid, a.attnum), ''),
   a.attgenerated::text, a.attidentity::text, l.collname::text
 FROM pg_attribute a
@@ -58,27 +59,28 @@ SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate,
         WHERE n <= i.indnkeyatts ORDER BY n)
 FROM pg_index i WHERE i.indrelid = ANY(%s::oid[]) AND (i.indisprimary OR i.indisreplident)
 """
-_PARTITIONS = """
-SELECT r.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
+_PARTITIONS = f"""
+SELECT root.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
   c.relreplident::text
-FROM unnest(%s::oid[]) AS r(oid), pg_partition_tree(r.oid) t
-  JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+FROM unnest(%s::oid[]) AS root(oid), LATERAL {PARTITION_TREE}
+  JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.isleaf ORDER BY 2, 3
 """
 # A default that was given to rows which were there, also where it is not the default any more.
-_FILLED = """
+_FILLED = f"""
 SELECT DISTINCT a.attname::text
-FROM (SELECT %s::oid UNION SELECT relid::oid FROM pg_partition_tree(%s::oid::regclass)) t (oid)
+FROM (SELECT %s::oid) AS root (oid), LATERAL {PARTITION_TREE}
   JOIN pg_attribute a ON a.attrelid = t.oid
 WHERE a.atthasmissing AND NOT a.attisdropped
 """
 _DROPPED = "SELECT attnum::int FROM pg_attribute WHERE attrelid = %s AND attisdropped"
 # Partitions have a replica identity of their own.
-_PARTLY_LOGGED = """
-SELECT n.nspname::text, c.relname::text, bool_or(t.relid IS NOT NULL)
+_PARTLY_LOGGED = f"""
+SELECT n.nspname::text, c.relname::text, bool_or(coalesce(t.level > 0, false))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  LEFT JOIN LATERAL pg_partition_tree(c.oid) t ON t.isleaf
-  JOIN pg_class part ON part.oid = coalesce(t.relid::oid, c.oid)
+  CROSS JOIN LATERAL (SELECT c.oid) AS root
+  LEFT JOIN LATERAL {PARTITION_TREE} ON t.isleaf
+  JOIN pg_class part ON part.oid = coalesce(t.oid, c.oid)
 WHERE part.relreplident <> 'f' AND (n.nspname, c.relname) IN
   (SELECT * FROM unnest(%s::name[], %s::name[]))
 GROUP BY 1, 2 ORDER BY 1, 2
@@ -101,7 +103,7 @@ class ColumnDefinition:
         type_oid, modifier: ``atttypid`` and ``atttypmod``.
         source_type: Its type as `types.parse_source_type` reads it, where domains are resolved.
         is_nullable: Whether it takes NULL.
-        default: The expression of its default, or of its value if it is generated; None for NULL.
+        default: The expression of its default; None for NULL, and for a generated column.
         comment: Its comment; empty for none.
         is_generated: Whether the server computes it from other columns; the log does not have it.
         is_identity: Whether it is an identity column.
@@ -284,7 +286,7 @@ def filled_columns(server: PostgresServer, table: SourceTable) -> Collection[str
     Raises:
         Unavailable: The server does not answer.
     """
-    rows = server.rows(_FILLED, [table.id, table.id])
+    rows = server.rows(_FILLED, [table.id])
     return {str(name) for (name,) in rows}
 
 
@@ -539,7 +541,7 @@ def _partition_problems(table: TableDefinition, partition: Partition) -> Iterato
 def _generated(table: TableDefinition, column: ColumnDefinition) -> Finding:
     return Finding(
         f"column {table.name}.{column.name}",
-        f"it is generated as {column.default}, and not in the log: the lake does not have it",
+        "it is generated, and not in the log: the lake does not have it",
         "compute it in the lake",
         table.name,
         is_note=True,

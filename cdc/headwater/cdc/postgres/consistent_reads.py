@@ -56,6 +56,7 @@ from headwater.cdc.postgres.key_ranges import key_ranges, read_range, source_row
 from headwater.cdc.postgres.key_rows import read_keys
 from headwater.cdc.postgres.positions import LogPosition, lsn_text, parse_lsn, record_end
 from headwater.cdc.postgres.server import Address, PostgresServer
+from headwater.cdc.postgres.table_storage import PARTITION_TREE
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 from headwater.cdc.source.positions import Position
@@ -77,10 +78,8 @@ _LOCK_TIMEOUT = "10s"
 _ATTEMPTS = 10
 # More numbers of transactions are compared with those that run.
 _MAX_NUMBERS = 1 << 16
-_TABLE_OIDS = """
-SELECT t.oid::bigint FROM (SELECT to_regclass(%s)::oid) AS r(root),
-LATERAL (SELECT r.root AS oid UNION SELECT relid::oid FROM pg_partition_tree(r.root)) t
-WHERE t.oid IS NOT NULL
+_TABLE_OIDS = f"""
+SELECT t.oid::bigint FROM (SELECT to_regclass(%s)::oid) AS root (oid), LATERAL {PARTITION_TREE}
 """
 # Transactions that have written and may be about to end, by their virtual number, which a prepared
 # one keeps.

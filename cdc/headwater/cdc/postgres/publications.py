@@ -11,6 +11,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from headwater.cdc.model.tables import Finding, TableName
 from headwater.cdc.postgres.catalog import quoted, quoted_table
+from headwater.cdc.postgres.table_storage import PARTITION_TREE
 from headwater.storage.errors import Conflict, Forbidden
 
 __all__ = [
@@ -31,32 +32,41 @@ _FIND: LiteralString = (
     "coalesce(to_jsonb(p) ->> 'pubgencols', 'n') <> 'n' FROM pg_publication p WHERE pubname = %s"
 )
 _HAS_ALL: LiteralString = "SELECT puballtables FROM pg_publication WHERE pubname = %s"
-_TABLES: LiteralString = (
-    "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
-)
+# Besides partitions. The view of these tables would wait for their locks.
+_TABLES: LiteralString = """
+    SELECT n.nspname, c.relname
+    FROM pg_publication p CROSS JOIN pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+        LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid
+    WHERE p.pubname = %s AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+        AND NOT c.relispartition
+        AND (p.puballtables OR r.oid IS NOT NULL OR s.oid IS NOT NULL)
+        -- Servers from 19 on have tables that are left out.
+        AND NOT coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false)
+"""
 # A filter or a list of columns of a partition or of a root counts for rows of the others, too.
-_FILTERED: LiteralString = """
+_FILTERED: LiteralString = f"""
     SELECT n.nspname, c.relname, r.prqual IS NOT NULL, r.prattrs IS NOT NULL
     FROM pg_publication_rel r
     JOIN pg_publication p ON p.oid = r.prpubid
     JOIN LATERAL (
         SELECT r.prrelid AS oid
         UNION SELECT relid FROM pg_partition_ancestors(r.prrelid)
-        UNION SELECT relid FROM pg_partition_tree(r.prrelid)
+        UNION SELECT t.oid FROM (SELECT r.prrelid) AS root (oid), LATERAL {PARTITION_TREE}
     ) related ON true
     JOIN pg_class c ON c.oid = related.oid
     JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)
 """
 # Who has changed a table keeps it locked until the end of its transaction.
-_WRITERS: LiteralString = """
+_WRITERS: LiteralString = f"""
     SELECT DISTINCT parts.schema, parts.name, l.virtualtransaction FROM pg_locks l
     JOIN (
-        SELECT wanted.schema, wanted.name, part.oid
+        SELECT wanted.schema, wanted.name, t.oid
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN unnest(%s::text[], %s::text[]) AS wanted (schema, name)
             ON wanted.schema = n.nspname AND wanted.name = c.relname
-        JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) part ON true
+        CROSS JOIN LATERAL (SELECT c.oid) AS root CROSS JOIN LATERAL {PARTITION_TREE}
     ) parts ON parts.oid = l.relation
     WHERE l.locktype = 'relation' AND l.granted
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -64,6 +74,8 @@ _WRITERS: LiteralString = """
             'AccessExclusiveLock')
 """
 _WAKE_SECONDS = 0.05
+_SHORT_WAIT: LiteralString = "SET lock_timeout = '200ms'"
+_LONG_WAIT: LiteralString = "SET lock_timeout = 0"
 # Most transactions are short.
 _WRITERS_SECONDS = 1.0
 _PARTITIONED: LiteralString = """
@@ -115,7 +127,7 @@ def create_publication(
 
 def publish_tables(
     connection: Connection[Any], name: str, tables: Collection[TableName]
-) -> Sequence[TableName]:
+) -> tuple[Sequence[TableName], Sequence[TableName]]:
     """Add tables to a publication that lacks them.
 
     What a transaction changed before is not in the log, also if it is committed afterwards; see
@@ -127,18 +139,25 @@ def publish_tables(
         tables: The tables.
 
     Returns:
-        The tables that were added.
+        The tables that were added, and those that other sessions have locked.
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
     """
     published = _published(connection, name)
     lacking = sorted(table for table in tables if table not in published)
-    return [table for table in lacking if _is_added(connection, name, table)]
+    connection.execute(_SHORT_WAIT)
+    try:
+        added = {table: _is_added(connection, name, table) for table in lacking}
+    finally:
+        if not connection.broken:
+            connection.execute(_LONG_WAIT)
+    locked = [table for table, is_added in added.items() if is_added is None]
+    return [table for table, is_added in added.items() if is_added], locked
 
 
-def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
-    """Add a table to a publication; whether that was possible.
+def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool | None:
+    """Add a table to a publication; whether that was possible, None if it is locked.
 
     By now it may be gone, or its name be that of a table that the publication has: then its
     definition is another one, too.
@@ -150,6 +169,8 @@ def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool:
         if isinstance(error.__cause__, errors.DuplicateObject | errors.UndefinedTable):
             return False
         raise
+    except errors.LockNotAvailable:
+        return None
     return True
 
 

@@ -66,6 +66,7 @@ _RETRY_SECONDS = 0.1
 _CHANGED_AGAIN = "its definition changed again meanwhile"
 _PUBLISHED_OTHERWISE = "its publication was changed, and may have left out changes"
 _OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
+_LOCKED = "another session has locked it, so that it cannot be published (see pg_locks)"
 _READ_ONE_AGAIN = "read the table again: headwater cdc resnapshot"
 # For a reader whose connection was lost without the server's knowledge.
 _OTHER_READER_SECONDS = 10.0
@@ -327,13 +328,15 @@ class PostgresSource:
         names = [table.name for table in followed]
         with explained(self.address):
             if self._has_own_publication:
-                added = bool(publish_tables(self._connection, name, names))
-                is_new = added or self._writers.has_some
+                added, locked = publish_tables(self._connection, name, names)
+                is_new = bool(added) or self._writers.has_some
                 chooses = True
             else:
+                locked = ()
                 chooses = is_new = not has_all_tables(self._connection, name)
             before = _published(read_storage(self._server, names, name))
             awaited = dict(self._writers.remaining(before)) if chooses else {}
+            awaited |= dict.fromkeys(locked, _LOCKED)
             if is_new and self._transactions is not None:
                 self._transactions.add_running()
             storages = read_storage(self._server, names, name)

@@ -18,7 +18,21 @@ from typing import LiteralString
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.postgres.server import PostgresServer
 
-__all__ = ["TYPE_PARTS", "StoredPart", "TableStorage", "read_storage"]
+__all__ = ["PARTITION_TREE", "TYPE_PARTS", "StoredPart", "TableStorage", "read_storage"]
+
+# A table `root` and its partitions, how far below they are, and whether they have rows. Unlike
+# pg_partition_tree, it waits for no locks.
+PARTITION_TREE: LiteralString = """(
+    WITH RECURSIVE tree (oid, level) AS (
+        SELECT root.oid, 0
+        UNION ALL
+        SELECT i.inhrelid, tree.level + 1
+        FROM tree JOIN pg_class parent ON parent.oid = tree.oid AND parent.relkind = 'p'
+            JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending
+    )
+    SELECT tree.oid, tree.level, part.relkind <> 'p'
+    FROM tree JOIN pg_class part ON part.oid = tree.oid
+) AS t (oid, level, isleaf)"""
 
 # Types of which values of a type `t` are made: those of an array, a domain, a range, a composite.
 TYPE_PARTS: LiteralString = """(
@@ -31,7 +45,7 @@ TYPE_PARTS: LiteralString = """(
 # A partition that was created as one had no rows: its columns are as the statement made them that
 # made its system columns. To attach a table writes its columns again. A server that recovers from a
 # crash forgets which statement of a transaction made what, and resets its statistics.
-_QUERY: LiteralString = """
+_QUERY: LiteralString = f"""
     SELECT n.nspname, c.relname, c.oid::bigint, part.oid::bigint,
         coalesce(pg_relation_filenode(part.oid), 0)::bigint,
         (SELECT string_agg(a.attnum || ':' || a.xmin, ',' ORDER BY a.attnum)
@@ -58,8 +72,9 @@ _QUERY: LiteralString = """
     LEFT JOIN LATERAL (
         SELECT c.oid, 0 AS level WHERE c.relkind <> 'p'
         UNION ALL
-        SELECT t.relid, t.level FROM pg_partition_tree(c.oid) t
-        WHERE c.relkind = 'p' AND t.isleaf AND t.level > 0
+        SELECT t.oid, t.level FROM (SELECT c.oid WHERE c.relkind = 'p') AS root,
+            LATERAL {PARTITION_TREE}
+        WHERE t.isleaf
     ) part ON true
 """
 # Of each table: the labels of its enums, and the attributes of its composites.
