@@ -61,7 +61,8 @@ def _sizes(column: pa.ChunkedArray) -> _Places:
     type_ = column.type
     if pa.types.is_list(type_):
         lengths = _counts(pc.list_value_length(column))
-        return lengths * (column.nbytes // max(int(lengths.sum()), 1) + 1)
+        bytes_of_one: int = column.nbytes // max(int(lengths.sum()), 1) + 1
+        return lengths * bytes_of_one
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return _counts(pc.binary_length(column))
     return np.zeros(len(column), np.int64)
