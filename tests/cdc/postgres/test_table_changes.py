@@ -99,3 +99,15 @@ def test_keys(
     before = known(server)
     postgres.run(*statement.split(";"))
     assert changed(server, before).key_changed == is_changed
+
+
+@pytest.mark.parametrize(
+    ("column", "rereads"), [("a", None), ("id", "column id of the key has another collation")]
+)
+def test_collations(
+    postgres: PostgresDatabase, server: PostgresServer, column: str, rereads: str | None
+) -> None:
+    postgres.run('CREATE TABLE t (id text COLLATE "C" PRIMARY KEY, a text COLLATE "C")')
+    before = known(server)
+    postgres.run(f'ALTER TABLE t ALTER {column} TYPE text COLLATE "POSIX"')
+    assert changed(server, before).rereads == rereads

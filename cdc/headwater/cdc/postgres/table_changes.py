@@ -52,6 +52,14 @@ def changed_table(
         for number, column in now.items()
         if number in known and known[number].source_type != column.source_type
     ]
+    # The bounds of ranges are by the order of the key.
+    reasons += [
+        f"column {column.name} of the key has another collation"
+        for number, column in now.items()
+        if column.name in after.primary_key
+        and number in known
+        and known[number].collation != column.collation
+    ]
     # Another choice of types.
     reasons += [
         f"column {column.name} is {known[number].type} in the lake and becomes {column.type}"
