@@ -27,6 +27,8 @@ SETUP = (
     "CREATE TYPE mood AS ENUM ('z', 'y', 'x')",
     "CREATE DOMAIN positive AS int CHECK (VALUE > 0)",
     "CREATE EXTENSION citext",
+    "CREATE SCHEMA further",
+    "CREATE EXTENSION ltree SCHEMA further",
 )
 # Definitions of keys, and what makes the key of the row with the number `seq`.
 KEYS = {
@@ -51,6 +53,15 @@ KEYS = {
         "(CASE seq % 2 WHEN 0 THEN 'Ä' ELSE 'b' END) || chr(97 + seq % 26) || seq",
     ),
     "citext": ("a citext, PRIMARY KEY (a)", "chr(64 + seq % 26) || seq"),
+    "citext of any case": (
+        "a citext, PRIMARY KEY (a)",
+        "chr(CASE seq % 2 WHEN 0 THEN 65 ELSE 97 END + seq % 26) || seq",
+    ),
+    "tree": ("a further.ltree, PRIMARY KEY (a)", "('a.b' || seq)::further.ltree"),
+    "trees and numbers": (
+        "k0 int, c further.ltree, a citext, PRIMARY KEY (c, k0, a)",
+        "seq % 4, ('a.b' || seq % 3)::further.ltree, chr(65 + seq % 2 * 32) || seq",
+    ),
     "quotes": ("a text, PRIMARY KEY (a)", r"E'it''s \\ \" \n , {} NULL ' || seq"),
     "char": ("a char(6), PRIMARY KEY (a)", "seq || ' '"),
     "bytes": ("a bytea, PRIMARY KEY (a)", "decode(md5(seq::text), 'hex')"),

@@ -1,7 +1,8 @@
 """Ranges of a table's primary key, read one after the other.
 
 The server alone compares keys, by the columns' collations: a bound is a key that it named, in the
-text form of its values. A range begins after its lower bound and ends with its upper one.
+text form of its values. A range begins after its lower bound and ends with its upper one. Types of
+extensions have operators of their own, which are those of the key's index, in whichever schema.
 """
 
 from __future__ import annotations
@@ -19,12 +20,28 @@ from headwater.cdc.postgres.values import lake_values
 from headwater.cdc.source.key_ranges import Bound, KeyRange
 
 __all__ = [
+    "has_own_operators",
     "key_ranges",
     "literal",
+    "operator",
+    "operator_schemas",
     "read_query",
     "read_range",
     "source_rows",
 ]
+
+
+# Of the operators by which the index of the primary key has its columns in order.
+_OPERATORS = """
+SELECT n.nspname::text
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indclass::oid[]) WITH ORDINALITY AS u(class, number)
+  JOIN pg_opclass c ON c.oid = u.class
+  JOIN pg_amop a ON a.amopfamily = c.opcfamily AND a.amopstrategy = 5
+    AND a.amoplefttype = c.opcintype AND a.amoprighttype = c.opcintype
+  JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+WHERE i.indisprimary AND i.indrelid = to_regclass(%s) ORDER BY u.number
+"""
+_SYSTEM_SCHEMA = "pg_catalog"
 
 
 def key_ranges(
@@ -52,9 +69,10 @@ def key_ranges(
     """
     source = source_rows(server, table)
     names = ", ".join(map(quoted, table.primary_key))
+    schemas = operator_schemas(server, table)
     while table.primary_key:
         query = (
-            f"SELECT {names} FROM {source}{_where(table, KeyRange(after, until))} "
+            f"SELECT {names} FROM {source}{_where(table, schemas, KeyRange(after, until))} "
             f"ORDER BY {names} LIMIT 1 OFFSET {rows - 1}"
         )
         values = [
@@ -91,7 +109,8 @@ def read_range(
         Unavailable: The connection is lost.
     """
     names = ", ".join(quoted(column.name) for column in table.columns)
-    query = f"SELECT {names} FROM {source_rows(server, table)}{_where(table, part)}"
+    where = _where(table, operator_schemas(server, table), part)
+    query = f"SELECT {names} FROM {source_rows(server, table)}{where}"
     return read_query(server, query, table.columns, bad_values)
 
 
@@ -125,11 +144,47 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _where(table: SourceTable, part: KeyRange) -> str:
-    row = f"({', '.join(map(quoted, table.primary_key))})"
+def operator_schemas(server: PostgresServer, table: SourceTable) -> Sequence[str]:
+    """The schema of the operators that compare each column of the key.
+
+    Raises:
+        Unavailable: The connection is lost.
+    """
+    rows = server.rows(_OPERATORS, [quoted_table(table.name)])
+    schemas = [str(schema) for (schema,) in rows]
+    # It has another key meanwhile, which `check_definition` notices.
+    is_known = len(schemas) == len(table.primary_key)
+    return schemas if is_known else [_SYSTEM_SCHEMA for _ in table.primary_key]
+
+
+def has_own_operators(schemas: Sequence[str]) -> bool:
+    """Whether operators are not the system's, which comparisons of whole rows find."""
+    return any(schema != _SYSTEM_SCHEMA for schema in schemas)
+
+
+def operator(schema: str, sign: str) -> str:
+    """An operator of a schema."""
+    return f"OPERATOR({quoted(schema)}.{sign})"
+
+
+def _where(table: SourceTable, schemas: Sequence[str], part: KeyRange) -> str:
     conditions = [
-        f"{row} {sign} ({', '.join(map(literal, bound))})"
+        _condition(list(map(quoted, table.primary_key)), schemas, sign, list(map(literal, bound)))
         for sign, bound in ((">", part.after), ("<=", part.until))
         if bound is not None
     ]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _condition(names: list[str], schemas: Sequence[str], sign: str, values: list[str]) -> str:
+    """A comparison of the key with a bound."""
+    if not has_own_operators(schemas):
+        return f"({', '.join(names)}) {sign} ({', '.join(values)})"
+    *columns, (name, schema, value) = zip(names, schemas, values, strict=True)
+    condition = f"{name} {operator(schema, sign)} {value}"
+    for name, schema, value in reversed(columns):
+        is_further = f"{name} {operator(schema, sign[0])} {value}"
+        is_equal = f"{name} {operator(schema, '=')} {value}"
+        condition = f"({is_further} OR {is_equal} AND {condition})"
+    # An index serves the first column alone.
+    return f"{names[0]} {operator(schemas[0], sign[0] + '=')} {values[0]} AND {condition}"

@@ -17,7 +17,14 @@ from headwater.cdc.columns import BadDates
 from headwater.cdc.columns.value_text import null_flags, text_array
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.postgres.catalog import quoted
-from headwater.cdc.postgres.key_ranges import literal, read_query, source_rows
+from headwater.cdc.postgres.key_ranges import (
+    has_own_operators,
+    literal,
+    operator,
+    operator_schemas,
+    read_query,
+    source_rows,
+)
 from headwater.cdc.postgres.server import PostgresServer
 from headwater.cdc.postgres.types import Family, parse_source_type
 from headwater.cdc.source.keys import key_columns, key_positions
@@ -53,9 +60,9 @@ def read_keys(
         Unavailable: The connection is lost.
         Unsupported: A column of the key cannot be compared.
     """
-    source = source_rows(server, table)
+    source, schemas = source_rows(server, table), operator_schemas(server, table)
     for part in _parts(table, keys):
-        query = _query(source, table, table.columns, part)
+        query = _query(source, table, table.columns, part, schemas)
         for batch in read_query(server, query, table.columns, bad_values):
             rows = batch.select(list(table.primary_key))
             yield batch.take(key_positions(rows, part, is_in=True))
@@ -74,9 +81,10 @@ def missing_keys(server: PostgresServer, table: SourceTable, keys: pa.Table) -> 
         Conflict, Invalid, Unavailable, Unsupported: As for `read_keys`.
     """
     columns, source = key_columns(table), source_rows(server, table)
+    schemas = operator_schemas(server, table)
     missing: list[pa.Table] = []
     for part in _parts(table, keys):
-        query = _query(source, table, columns, part)
+        query = _query(source, table, columns, part, schemas)
         batches = list(read_query(server, query, columns, BadDates.FAIL))
         rows = pa.Table.from_batches(batches, part.schema)
         missing.append(part.take(key_positions(part, rows, is_in=False)))
@@ -95,7 +103,13 @@ def _parts(table: SourceTable, keys: pa.Table) -> Iterator[pa.Table]:
         yield keys.slice(begin, _KEYS_AT_ONCE).combine_chunks()
 
 
-def _query(source: str, table: SourceTable, columns: Sequence[SourceColumn], keys: pa.Table) -> str:
+def _query(
+    source: str,
+    table: SourceTable,
+    columns: Sequence[SourceColumn],
+    keys: pa.Table,
+    schemas: Sequence[str],
+) -> str:
     """A query for the rows of keys, which it has as arrays of text, a column each."""
     key = key_columns(table)
     arrays: list[str] = []
@@ -103,10 +117,19 @@ def _query(source: str, table: SourceTable, columns: Sequence[SourceColumn], key
     for index, (column, chunks) in enumerate(zip(key, keys.columns, strict=True)):
         text = key_text(chunks.combine_chunks(), column)
         arrays.append(f"{literal(_array_text(text))}::text[]")
-        values.append(f"k{index}::{_unbounded(column)}")
+        values.append(f"u.k{index}::{_unbounded(column)}")
     names = ", ".join(quoted(column.name) for column in columns)
     left = ", ".join(quoted(column.name) for column in key)
     aliases = ", ".join(f"k{index}" for index in range(len(key)))
+    if has_own_operators(schemas):
+        equal = " AND ".join(
+            f"r.{quoted(column.name)} {operator(schema, '=')} {value}"
+            for column, schema, value in zip(key, schemas, values, strict=True)
+        )
+        return (
+            f"SELECT {names} FROM {source} AS r WHERE EXISTS (SELECT "
+            f"FROM unnest({', '.join(arrays)}) AS u ({aliases}) WHERE {equal})"
+        )
     return (
         f"SELECT {names} FROM {source} WHERE ({left}) IN (SELECT {', '.join(values)} "
         f"FROM unnest({', '.join(arrays)}) AS u ({aliases}))"
