@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.source_logs import MARIADB, MYSQL_FILES, only_mariadb, only_mysql, with_files
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.pipeline.state import PipelineState, TablePhase
+from headwater.cdc.pipeline.progress import ProgressLog
+from headwater.cdc.pipeline.state import PipelineState, TablePhase, TableState
 from headwater.storage.errors import Invalid
 
 DOCUMENTS = (
@@ -63,6 +66,36 @@ def test_timestamps_that_are_not_null_by_a_setting(
     )
     follower.once()
     follower.check("documents")
+
+
+class _WritingProgress(ProgressLog):
+    """Logs a statement, which says nothing of its rows, after each batch that reads a table."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__()
+        self._origin = origin
+        self.begun: list[bool] = []
+
+    def states(self, states: Mapping[TableName, TableState]) -> None:
+        super().states(states)
+        reading = states[self._origin.table("documents")].reading
+        if reading is not None and len(self.begun) < 40:
+            self.begun.append(reading.after is not None)
+            self._origin.session(
+                "SET SESSION binlog_format = 'STATEMENT'", "UPDATE documents SET n = n + 1"
+            )
+
+
+def test_a_reading_goes_on_while_statements_come(origin: Origin, follower: Follower) -> None:
+    follower.change(range_rows=1, batch_seconds=0.05)
+    origin.session("SET SESSION binlog_format = 'STATEMENT'", "UPDATE documents SET n = n + 1")
+    pipeline = follower.pipeline()
+    pipeline.progress = progress = _WritingProgress(origin)
+    pipeline.run(once=True)
+    follower.once()
+    follower.check("documents")
+    # It would begin with the first row after each statement.
+    assert any(progress.begun)
 
 
 @only_mysql  # MariaDB has no partial updates.

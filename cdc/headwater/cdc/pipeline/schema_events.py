@@ -24,7 +24,12 @@ from headwater.cdc.pipeline.joining import Joining, is_made_by_tool, unknown_aga
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import PipelineSettings
 from headwater.cdc.pipeline.state import TablePhase, TableState
-from headwater.cdc.pipeline.table_states import quarantined, read_again, without_target
+from headwater.cdc.pipeline.table_states import (
+    quarantined,
+    read_again,
+    read_once_more,
+    without_target,
+)
 from headwater.cdc.pipeline.targets import BATCH_OPTION, DEFINITION_OPTION, Targets
 from headwater.cdc.sink.schema_changes import Narrowing, schema_changes
 from headwater.cdc.source.log_batches import LogBatch
@@ -122,7 +127,7 @@ class SchemaEvents:
                 continue
             if change.changes_rows:
                 reason = "a session with binlog_format=STATEMENT changed rows"
-                event.states[name] = read_again(state, reason, event.batch.end)
+                event.states[name] = read_once_more(state, reason, event.batch.end)
                 continue
             excerpt = event.batch.statement[:_EXCERPT]
             event.states[name] = quarantined(

@@ -112,6 +112,8 @@ class Reading:
         deletes: Whether keys that the source lacks are deleted at the end of this reading.
         deletes_now: Whether this batch deletes them.
         settles: The table is as the source's from this position on; None while ranges are left.
+        repeats: Whether all is read once more afterwards, as rows of ranges that were read may have
+            changed without an event.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -121,6 +123,7 @@ class Reading:
     deletes: bool = False
     deletes_now: bool = False
     settles: str | None = None
+    repeats: bool = False
 
     @property
     def is_all_read(self) -> bool:

@@ -13,9 +13,17 @@ from headwater.cdc.source.log_batches import LogBatch
 from headwater.cdc.source.positions import Position, union
 from headwater.cdc.source.source import Source
 
-__all__ = ["after_batch", "gone", "quarantined", "read_again", "without_target"]
+__all__ = [
+    "after_batch",
+    "gone",
+    "quarantined",
+    "read_again",
+    "read_once_more",
+    "without_target",
+]
 
 _WAITS = "; it waits: "
+_CHANGED_MEANWHILE = "rows changed without events while it was read"
 
 States = Mapping[TableName, TableState]
 
@@ -54,13 +62,13 @@ def after_batch(
             unlogged.add(name)
         reason = outcome.rereads.get(name) or batch.rereads.get(name) or batch.rereads.get(None)
         if reason or committed:
-            state = read_again(state, reason or "an XA transaction was committed", batch.end)
+            state = read_once_more(state, reason or "an XA transaction was committed", batch.end)
         result[name] = state
     for name in unlogged:
         for child in cascades.descendants(name, states) & result.keys() - unlogged:
             if result[child].is_followed:
                 reason = f"rows of {name} changed those of it"
-                result[child] = read_again(result[child], reason, batch.end)
+                result[child] = read_once_more(result[child], reason, batch.end)
     return result
 
 
@@ -117,6 +125,17 @@ def read_again(state: TableState, reason: str, position: Position) -> TableState
     )
 
 
+def read_once_more(state: TableState, reason: str, position: Position) -> TableState:
+    """The state of a table of which rows changed without an event.
+
+    A reading that has begun goes on, and is repeated: it would never end where such changes come
+    again and again.
+    """
+    if state.reading is None or state.reading.after is None:
+        return read_again(state, reason, position)
+    return replace(state, reading=replace(state.reading, repeats=True))
+
+
 def _with_ahead(
     state: TableState, batch: LogBatch, read_at: Position | None, source: Source
 ) -> TableState:
@@ -166,7 +185,8 @@ def _progressed(
     reading = replace(reading, settles=None if settles is None else str(settles))
     is_settled = settles is None or batch.end.contains(settles)
     if reading.is_all_read and not reading.deletes and is_settled:
-        return _streaming(state, batch.end)
+        done = _streaming(state, batch.end)
+        return read_again(done, _CHANGED_MEANWHILE, batch.end) if reading.repeats else done
     return replace(state, reading=reading)
 
 
