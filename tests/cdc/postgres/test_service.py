@@ -370,7 +370,9 @@ def test_a_pipeline_is_started_watched_and_stopped(
         other.cdc.stop()
         assert pipeline.wait()
     (status,) = lake.cdc.status()
-    assert (status.is_running, status.lag_seconds) == (False, 0.0)
+    # The server itself may have written to its log meanwhile.
+    assert not status.is_running
+    assert status.lag_seconds is not None
 
 
 def test_the_commands_take_every_option(
