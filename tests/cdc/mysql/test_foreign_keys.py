@@ -19,6 +19,7 @@ from headwater.cdc.mysql.foreign_keys import (
 )
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer
 from headwater.cdc.source.foreign_keys import (
+    Comparison,
     ForeignKeyAction,
     ReferentialAction,
     affected_children,
@@ -94,13 +95,14 @@ def test_foreign_keys_that_change_rows(source: SourceServer, server: MySQLServer
     assert len(unset) == 1
     (default,) = unset
     assert default in (NO_ACTION, RESTRICT)
-    by_order = ForeignKeyAction(items, ("of order",), orders, ("id",), SET_NULL, default)
+    exact, text = (Comparison.EXACT,), (Comparison.CASE,)
+    by_order = ForeignKeyAction(items, ("of order",), orders, ("id",), SET_NULL, default, exact)
     by_user = ForeignKeyAction(
-        orders, ("region", "user"), users, ("region", "id"), CASCADE, CASCADE
+        orders, ("region", "user"), users, ("region", "id"), CASCADE, CASCADE, text + exact
     )
-    by_mail = ForeignKeyAction(items, ("mail",), users, ("mail",), default, CASCADE)
-    by_item = ForeignKeyAction(notes, ("item",), items, ("id",), default, SET_NULL)
-    by_note = ForeignKeyAction(notes, ("parent",), notes, ("id",), CASCADE, default)
+    by_mail = ForeignKeyAction(items, ("mail",), users, ("mail",), default, CASCADE, text)
+    by_item = ForeignKeyAction(notes, ("item",), items, ("id",), default, SET_NULL, exact)
+    by_note = ForeignKeyAction(notes, ("parent",), notes, ("id",), CASCADE, default, exact)
     assert actions == {by_user, by_order, by_mail, by_item, by_note}
     every = list(actions)
     assert set(keys_that_reach(every, [orders])) == {by_user}
@@ -121,6 +123,31 @@ def test_a_user_who_may_only_read_sees_the_same_keys(
     assert {(action.child, action.columns) for action in seen} == actions.keys()
     for action in seen:
         assert action == actions[action.child, action.columns]
+
+
+@pytest.mark.parametrize(
+    ("collation", "comparison"),
+    [
+        ("utf8mb4_bin", Comparison.BINARY),
+        ("utf8mb4_general_ci", Comparison.CASE),
+        ("utf8mb4_unicode_520_ci", Comparison.CASE),
+        ("utf8mb4_polish_ci", Comparison.CASE),
+        ("latin2_general_ci", Comparison.CASE),
+        ("utf8mb4_roman_ci", Comparison.LANGUAGE),
+        ("utf8mb4_lithuanian_ci", Comparison.LANGUAGE),
+    ],
+)
+def test_how_text_is_compared(
+    source: SourceServer, server: MySQLServer, collation: str, comparison: Comparison
+) -> None:
+    name = f"name VARCHAR(9) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+    source.run(
+        f"CREATE TABLE kinds ({name} PRIMARY KEY)",
+        f"CREATE TABLE things (id INT PRIMARY KEY, {name}, "
+        "FOREIGN KEY (name) REFERENCES kinds (name) ON DELETE CASCADE)",
+    )
+    (action,) = in_test(source, read_foreign_keys(server))
+    assert action.comparisons == (comparison,)
 
 
 A, B, C, D = (TableName("shop", name) for name in "abcd")

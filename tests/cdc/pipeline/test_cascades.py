@@ -178,6 +178,20 @@ def test_a_parent_that_is_read_behind_parts_of_its_rows(origin: Origin, follower
     follower.check(*ALL)
 
 
+def test_a_parent_that_is_read_when_its_own_parent_is_gone(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run("ALTER TABLE orders ADD note TEXT")
+    follower.once()
+    minimal = "SET SESSION binlog_row_image = 'MINIMAL'"
+    origin.session(minimal, "UPDATE orders SET note = 'paid' WHERE id = 10")
+    ends(follower, "write", "orders")
+    # The order is looked up when it is gone, and the log tells later that its customer went.
+    origin.run("DELETE FROM customers WHERE id = 1")
+    follower.once()
+    follower.check(*ALL)
+
+
 def test_a_grandparent_of_rows_of_which_parts_are_logged(
     origin: Origin, follower: Follower
 ) -> None:

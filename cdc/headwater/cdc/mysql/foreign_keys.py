@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.charsets import charset_of
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.text_values import quoted
-from headwater.cdc.source.foreign_keys import ForeignKeyAction, ReferentialAction
+from headwater.cdc.source.foreign_keys import Comparison, ForeignKeyAction, ReferentialAction
 
 __all__ = [
     "logs_cascades",
@@ -32,6 +34,12 @@ LEFT JOIN information_schema.referential_constraints rules
 WHERE usages.referenced_table_name IS NOT NULL
 ORDER BY usages.table_schema, usages.table_name, usages.constraint_name, usages.ordinal_position
 """
+_COLLATIONS = """
+SELECT table_schema, table_name, column_name, collation_name FROM information_schema.columns
+WHERE table_schema IN ({}) AND collation_name IS NOT NULL
+"""
+# What differs in more than case; a space may not count at the end.
+_ASCII = [mark for mark in map(chr, range(0x21, 0x7F)) if mark == mark.lower()]
 _RULE = r"(RESTRICT|CASCADE|SET NULL|NO ACTION|SET DEFAULT)"
 _CONSTRAINT = re.compile(
     r"^  CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY .*? REFERENCES .*?\)"
@@ -98,7 +106,7 @@ def read_foreign_keys(server: MySQLServer) -> Sequence[ForeignKeyAction]:
         )
         if action.on_delete.changes_rows or action.on_update.changes_rows:
             actions.append(action)
-    return actions
+    return _with_comparisons(server, actions)
 
 
 def tables_changed_by_triggers(
@@ -134,6 +142,52 @@ def tables_changed_by_triggers(
         for name, others in changed.items():
             changed[name] = others.union(*(changed.get(other, ()) for other in others))
     return {name: others for name, others in changed.items() if name in everything}
+
+
+def _with_comparisons(
+    server: MySQLServer, actions: Sequence[ForeignKeyAction]
+) -> Sequence[ForeignKeyAction]:
+    """Foreign keys with how the server compares the values of their columns."""
+    databases = {name.database for action in actions for name in (action.child, action.parent)}
+    if not databases:
+        return actions
+    collations = {
+        (TableName(str(database), str(table)), str(column)): str(collation)
+        for database, table, column, collation in server.rows(
+            _COLLATIONS.format(", ".join(["%s"] * len(databases))), sorted(databases)
+        )
+    }
+    known: dict[str, Comparison] = {}
+    result = []
+    for action in actions:
+        comparisons = []
+        for column, other in zip(action.columns, action.parent_columns, strict=True):
+            own = collations.get((action.child, column))
+            if own is None:
+                comparisons.append(Comparison.EXACT)
+            elif own != collations.get((action.parent, other)):
+                comparisons.append(Comparison.LANGUAGE)
+            else:
+                known[own] = known.get(own) or _comparison(server, own)
+                comparisons.append(known[own])
+        result.append(replace(action, comparisons=tuple(comparisons)))
+    return result
+
+
+def _comparison(server: MySQLServer, collation: str) -> Comparison:
+    if collation.endswith("_bin"):
+        return Comparison.BINARY
+    # Languages have single letters, or two of them, equal to others.
+    marks = ("", *_ASCII)
+    texts = " UNION ALL ".join(["SELECT %s"] * len(marks))
+    ((count,),) = server.rows(
+        f"WITH marks (mark) AS ({texts}) SELECT COUNT(DISTINCT CONVERT(CONCAT(one.mark, two.mark) "
+        f"USING {charset_of(collation)}) COLLATE {collation}) "
+        "FROM marks one CROSS JOIN marks two",
+        marks,
+    )
+    is_by_case = int(str(count)) == 1 + len(_ASCII) + len(_ASCII) ** 2
+    return Comparison.CASE if is_by_case else Comparison.LANGUAGE
 
 
 def _grouped(

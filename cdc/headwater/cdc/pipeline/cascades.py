@@ -11,11 +11,12 @@ import pyarrow as pa
 from headwater.cdc.columns import BadDates
 from headwater.cdc.model.tables import SourceColumn, SourceTable, TableName
 from headwater.cdc.pipeline.log_rows import UNEXPECTED, LogRows
-from headwater.cdc.pipeline.referring_rows import referring_rows
+from headwater.cdc.pipeline.referring_rows import referring_rows, rows_without_parent
 from headwater.cdc.pipeline.state import TableState
 from headwater.cdc.pipeline.targets import Targets
 from headwater.cdc.sink.row_mapping import row_schema
 from headwater.cdc.source.foreign_keys import (
+    Comparison,
     ForeignKeyAction,
     affected_children,
     keys_that_reach,
@@ -355,46 +356,89 @@ class _Search:
             # The lake does not have its rows as they were.
             self.read_again(child, f"rows of {child} were deleted before an interruption")
             return
-        frames = self._cascades.stored(child, self._states, list(columns))
-        logged = self._cascades.logged(child, self._rows, self._states)
-        frames += [part.select(list(columns)) for part in logged]
-        frames += [
-            pl.DataFrame(pa.table(batch.select(list(columns))))
-            for batch in self._ranges.get(child, ())
-        ]
-        hits = referring_rows(frames, values, self._column_pairs(action))
+        frames = self._frames(child, list(columns))
+        hits = referring_rows(frames, values, self._compared(action))
         if hits is None:
-            reason = f"the source compares values of {action.parent} that rows of {child} refer to"
-            self._note_rereads(self._cascades.descendants(child, self._states), reason)
+            self._read_compared_again(action)
             return
-        keys = pl.concat(hits).select(key).unique()
-        if moves_keys and len(keys):
+        if moves_keys and any(map(len, hits)):
             self._read_moved_again(action)
             return
-        known = self._keys.get(child)
-        if known is not None:
-            keys = keys.join(pl.DataFrame(known), on=key, how="anti")
-        if keys.is_empty():
-            return
-        every = keys if known is None else pl.concat([pl.DataFrame(known), keys])
-        self._keys[child] = every.to_arrow()
-        if not further:
-            return
+        keys = self._note_keys(child, key, hits)
         # Also what they had besides these values, which parts of rows lack.
         rows = pl.concat(frame.join(keys, on=key, how="semi") for frame in frames)
         for other in further:
             gone = rows.select(list(other.parent_columns)).drop_nulls().unique()
             is_updated = is_moved and not set(action.columns).isdisjoint(other.parent_columns)
             self._follow(other, gone, is_moved=is_updated)
+            if state.is_ahead:
+                self._follow_orphans(other, frames)
 
-    def _column_pairs(self, action: ForeignKeyAction) -> list[tuple[SourceColumn, SourceColumn]]:
+    def _follow_orphans(self, action: ForeignKeyAction, parents: Sequence[pl.DataFrame]) -> None:
+        """Note the child's rows whose parent is gone: it was read when the source had deleted it.
+
+        Args:
+            action: The foreign key of the child.
+            parents: The parent's rows.
+        """
+        child = action.child
+        state = self._states.get(child)
+        if state is None or not state.is_followed:
+            return
+        key = list(self._cascades.lake_table(child, self._states).primary_key)
+        further = [other for other in self._actions if other.parent == child]
+        columns = dict.fromkeys(
+            [*key, *action.columns, *(name for other in further for name in other.parent_columns)]
+        )
+        frames = self._frames(child, list(columns))
+        values = pl.concat(frame.select(list(action.parent_columns)) for frame in parents)
+        orphans = rows_without_parent(frames, values.unique(), action.columns)
+        if orphans is None or not key:
+            self._read_compared_again(action)
+            return
+        self._note_keys(child, key, orphans)
+        for other in further:
+            gone = pl.concat(orphans).select(list(other.parent_columns)).drop_nulls().unique()
+            self._follow(other, gone)
+
+    def _frames(self, name: TableName, columns: list[str]) -> list[pl.DataFrame]:
+        """Columns of the rows that a table has or had, in the lake and in the batch."""
+        frames = self._cascades.stored(name, self._states, columns)
+        logged = self._cascades.logged(name, self._rows, self._states)
+        frames += [part.select(columns) for part in logged]
+        read = self._ranges.get(name, ())
+        return frames + [pl.DataFrame(pa.table(batch.select(columns))) for batch in read]
+
+    def _note_keys(
+        self, child: TableName, key: list[str], rows: Sequence[pl.DataFrame]
+    ) -> pl.DataFrame:
+        """Note the keys of rows that must be read again; those that had not been noted."""
+        keys = pl.concat(rows).select(key).unique()
+        known = self._keys.get(child)
+        if known is not None:
+            keys = keys.join(pl.DataFrame(known), on=key, how="anti")
+        if len(keys):
+            every = keys if known is None else pl.concat([pl.DataFrame(known), keys])
+            self._keys[child] = every.to_arrow()
+        return keys
+
+    def _read_compared_again(self, action: ForeignKeyAction) -> None:
+        """Read a child again whose rows cannot be told that refer to values of its parent."""
+        self._note_rereads(
+            self._cascades.descendants(action.child, self._states),
+            f"only the source knows which rows of {action.child} refer to {action.parent}",
+        )
+
+    def _compared(
+        self, action: ForeignKeyAction
+    ) -> list[tuple[SourceColumn, SourceColumn, Comparison]]:
         """The columns of a foreign key, each with the parent's, with their types in the lake."""
         tables = (
             self._cascades.lake_table(name, self._states) for name in (action.child, action.parent)
         )
         child, parent = ({column.name: column for column in table.columns} for table in tables)
-        pairs = zip(action.columns, action.parent_columns, strict=True)
-        return [(child[name], parent[other]) for name, other in pairs]
+        columns = zip(action.columns, action.parent_columns, action.comparisons, strict=True)
+        return [(child[name], parent[other], how) for name, other, how in columns]
 
     def _read_moved_again(self, action: ForeignKeyAction) -> None:
         """Read a child again whose rows have new keys, and those whose rows go with them."""

@@ -8,7 +8,13 @@ from enum import StrEnum
 
 from headwater.cdc.model.tables import TableName
 
-__all__ = ["ForeignKeyAction", "ReferentialAction", "affected_children", "keys_that_reach"]
+__all__ = [
+    "Comparison",
+    "ForeignKeyAction",
+    "ReferentialAction",
+    "affected_children",
+    "keys_that_reach",
+]
 
 
 class ReferentialAction(StrEnum):
@@ -26,6 +32,19 @@ class ReferentialAction(StrEnum):
         return self not in (ReferentialAction.NO_ACTION, ReferentialAction.RESTRICT)
 
 
+class Comparison(StrEnum):
+    """How the server compares the values of a column."""
+
+    EXACT = "exact"
+    """They are not text."""
+    BINARY = "binary"
+    """Text, of which spaces at the end may not count."""
+    CASE = "case"
+    """Text by a collation that has ASCII text equal where only its case differs."""
+    LANGUAGE = "language"
+    """Text by other rules."""
+
+
 @dataclass(frozen=True)
 class ForeignKeyAction:
     """A foreign key by which the server changes rows.
@@ -37,6 +56,7 @@ class ForeignKeyAction:
         parent_columns: Its columns, in the order of the key's.
         on_delete: What becomes of the rows of a deleted row of the parent.
         on_update: What becomes of the rows of one whose columns change.
+        comparisons: How the server compares the values of each column.
     """
 
     child: TableName
@@ -45,6 +65,7 @@ class ForeignKeyAction:
     parent_columns: Sequence[str]
     on_delete: ReferentialAction
     on_update: ReferentialAction
+    comparisons: Sequence[Comparison] = ()
 
 
 def keys_that_reach(
