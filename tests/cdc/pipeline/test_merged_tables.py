@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from tests.cdc.pipeline.conftest import Follower, Origin
 from tests.cdc.pipeline.killed_pipelines import Writer
@@ -164,6 +165,22 @@ def test_a_table_that_is_renamed_while_its_columns_are_unknown(
     equal(merged, "o2", "o3")
     assert {name for (name,) in rows(merged, "table_name")} == {"o2", "o3"}
     assert merged.phases() == dict.fromkeys(("o2", "o3"), TablePhase.STREAMING)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_renamed_table_without_a_table_of_the_lake(
+    origin: Origin, merged: Follower, is_taken: bool
+) -> None:
+    if is_taken:
+        schema = pa.schema([pa.field("v", pa.int32(), nullable=False)])
+        merged.lake.create_table("lake.letters", schema, primary_keys=["v"])
+    origin.run("CREATE TABLE letters (v INT)")
+    merged.once()
+    assert merged.phases()["letters"] is TablePhase.QUARANTINED
+    origin.run("RENAME TABLE letters TO notes", "ALTER TABLE notes ADD PRIMARY KEY (v)")
+    merged.once()
+    assert merged.phases() == dict.fromkeys(("o1", "o2", "notes"), TablePhase.STREAMING)
+    equal(merged, "o1", "o2", "notes")
 
 
 def test_types_that_do_not_go_together(origin: Origin, follower: Follower) -> None:

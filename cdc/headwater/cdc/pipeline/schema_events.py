@@ -371,7 +371,9 @@ class SchemaEvents:
         """Take the rows of a renamed table out of a merged one; they are read by the new name."""
         if state.target:
             try:
-                self._clear(event, old, state)
+                # A table that is quarantined may not have one, or somebody else's.
+                if self._targets.is_own(state.target):
+                    self._clear(event, old, state)
             except (Unavailable, Conflict) as error:
                 raise Unavailable(error.message) from error
             except HeadwaterError as error:
