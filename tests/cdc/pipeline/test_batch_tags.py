@@ -100,6 +100,22 @@ def test_interrupted_between_two_tables(
 
 
 @only_mariadb
+def test_interrupted_at_the_batch_that_a_snapshot_ends_with(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(*TABLES, "DROP TABLE b")
+    follower.once()
+    follower.change(tag_batches=1, writers=1)
+    origin.run(TABLES[1], TABLES[3])
+    ends(follower, "create_tag", "b")
+    # Repeated, the batch would read the rows at a later position.
+    both(origin, 1)
+    follower.once()
+    assert tags(follower, "a") == tags(follower, "b")
+    assert [0] in [values(follower, "b", name) for name in tags(follower, "b")]
+
+
+@only_mariadb
 @pytest.mark.parametrize("is_done", [False, True])
 def test_interrupted_while_the_source_goes_on(
     origin: Origin, follower: Follower, is_done: bool

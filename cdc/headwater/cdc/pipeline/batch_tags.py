@@ -55,17 +55,18 @@ class BatchTags:
         tagged = [old for old in stored if old > 0]
         # A batch whose tags an earlier process has begun to create.
         begun = [-old for old in stored if old < 0]
-        if begun != [number] and tagged and number - tagged[-1] < every:
+        is_resumed = begun == [number]
+        if not is_resumed and tagged and number - tagged[-1] < every:
             return
         # A table of the lake may have the rows of several.
         behind = {state.target for state in states.values() if state.phase in _BEHIND}
         present = [state for state in states.values() if state.phase is not TablePhase.GONE]
         chosen = [state for state in present if state.target not in behind]
-        if begun == [number]:
+        if is_resumed:
             # It was complete. The repeated batch does not know how far its tables were read, and
             # tables may have joined since.
             is_complete = True
-            chosen = [state for state in chosen if state.phase is not TablePhase.SNAPSHOT]
+            chosen = [state for state in chosen if not _has_joined(state)]
         else:
             is_complete &= not any(state.is_read or state.is_ahead for state in chosen)
         if not chosen or not is_complete:
@@ -75,8 +76,8 @@ class BatchTags:
         # Without a number, the last one says when the next one is due.
         kept = [number] if count is None else [*tagged, number][-count:]
         expired = [] if count is None else [old for old in tagged if old not in kept]
-        expired += [old for old in begun if old != number]
-        if begun != [number]:
+        if not is_resumed:
+            expired += begun
             # Before any table has the tag, so that it is completed, or deleted, after a kill.
             self._state.save_tagged([*tagged, *(-old for old in begun), -number])
         create = partial(self._create, tag_name(self._settings.name, number))
@@ -114,6 +115,12 @@ class BatchTags:
         except NotFound:
             # The table began later, or is gone, or somebody has deleted it.
             return
+
+
+def _has_joined(state: TableState) -> bool:
+    """Whether a table has just joined; one that a repeated batch read has a position to settle."""
+    is_unread = state.reading is not None and state.reading.settles is None
+    return state.phase is TablePhase.SNAPSHOT and is_unread
 
 
 def tag_name(pipeline: str, number: int) -> str:
