@@ -166,6 +166,15 @@ def test_a_temporary_table_of_the_same_name(
     assert follower.phases() == {"documents": TablePhase.STREAMING}
 
 
+def test_a_column_that_is_filled_by_the_session(origin: Origin, follower: Follower) -> None:
+    """The server marks the statement as one that uses a temporary table."""
+    origin.session("ALTER TABLE documents ADD COLUMN c INT DEFAULT (CONNECTION_ID())")
+    origin.run("UPDATE documents SET n = 0 WHERE id = 5")
+    follower.once()
+    follower.check("documents")
+    assert follower.phases() == {"documents": TablePhase.STREAMING}
+
+
 @only_mariadb
 def test_a_statement_with_settings_of_its_own(origin: Origin, follower: Follower) -> None:
     statement = "SET STATEMENT max_statement_time = 60 FOR UPDATE documents SET title = 'new'"

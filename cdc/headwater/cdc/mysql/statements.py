@@ -90,18 +90,15 @@ def explicit_timestamps(query: Query, *, mariadb: bool) -> bool | None:
 def temporary_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
     """The changes of a statement that uses a temporary table, without those that may be of it.
 
-    It may have the name of a table that is followed, which is read again: that is right whichever
-    of both is meant.
+    It may have the name of a table that is followed, and some statements have the mark without a
+    temporary table. So the definition and rows of each table are read again: that is right
+    whichever is meant.
     """
+    permanent = tuple(change for change in changes if isinstance(change, _PERMANENT))
     names = dict.fromkeys(
         name for change in changes if not isinstance(change, _PERMANENT) for name in change.tables
     )
-    permanent = tuple(change for change in changes if isinstance(change, _PERMANENT))
-    if not names:
-        return permanent
-    reason = "the statement may change a temporary table"
-    unclear = NotUnderstood(reason, tuple(names), any_table=False, changes_rows=True)
-    return (*permanent, unclear)
+    return (*permanent, *(CreateTable(name, or_replace=True) for name in names))
 
 
 def _sql_mode(query: Query) -> int:
