@@ -177,6 +177,22 @@ def test_created_by_statements_with_other_words(
         assert all(rejection in str(states[name].reason) for name in "tu")
 
 
+@only_mariadb
+@pytest.mark.parametrize("options", ["", "WITH SYSTEM VERSIONING"])
+def test_a_kept_table_that_the_log_alone_has_again(
+    origin: Origin, follower: Follower, options: str
+) -> None:
+    origin.run("DROP TABLE t")
+    follower.once()
+    rows = follower.rows("t")
+    origin.run(f"CREATE TABLE t (id INT PRIMARY KEY) {options}")
+    origin.session("SET SESSION sql_log_bin = 0", "DROP TABLE t")
+    follower.change(on_drop=OnDrop.DROP)
+    follower.once()
+    assert follower.rows("t") == rows
+    assert follower.phases() == {"t": TablePhase.GONE}
+
+
 @only_mariadb  # MySQL's collations begin with their character set.
 def test_collations_that_do_not_name_a_character_set(origin: Origin, follower: Follower) -> None:
     origin.run(

@@ -177,9 +177,11 @@ class Joining:
             tables = self._source.publish(tables)
             settled = self._source.position()
         self._waits, self._next = tables.awaited, monotonic() + _ASK_AGAIN_SECONDS
-        # None is a table that the source does not have.
+        # None is a table that the source does not have any more.
         present: dict[TableName, SourceTable | Finding | None] = {
-            name: None for name in self._wanted - self._waits.keys() if name in states
+            name: None
+            for name in self._wanted - self._waits.keys()
+            if name in states and states[name].phase is not TablePhase.GONE
         }
         present |= {table.name: table for table in tables.followed}
         for finding in tables.findings:

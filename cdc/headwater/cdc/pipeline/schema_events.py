@@ -142,11 +142,8 @@ class SchemaEvents:
         for name in () if change.changes_rows else change.names:
             state = event.states.get(name)
             is_there = state is not None and state.phase is not TablePhase.GONE
-            if is_there or not self._is_followed(event, name):
-                continue
-            if state is not None:
-                event.states[name] = unknown_again(state, "it may have been created again")
-            event.joining.want(name)
+            if not is_there and self._is_followed(event, name):
+                event.joining.want(name)
 
     def _change_rows(
         self, event: _Event, name: TableName, change: Truncate | ForeignKeyChange
@@ -310,7 +307,8 @@ class SchemaEvents:
             return
         if not self._is_followed(event, name):
             return
-        if state is not None:
+        # One that is gone stays as it is until the source has it: the lake's table may be kept.
+        if state is not None and is_there:
             event.states[name] = unknown_again(state, "it was created again")
         event.joining.want(name)
 
