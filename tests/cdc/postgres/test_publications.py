@@ -59,15 +59,18 @@ def test_a_publication_of_all_tables_has_those_that_are_created_later(
 
 def test_tables_are_added_to_a_publication(tables: PostgresDatabase) -> None:
     create_publication(tables.connection, "pub", [])
-    assert publish_tables(tables.connection, "pub", [T, P]) == ([P, T], [])
-    assert publish_tables(tables.connection, "pub", [T, P]) == ([], [])
+    assert publish_tables(tables.connection, "pub", [T, P], set()) == ([P, T], {})
+    assert publish_tables(tables.connection, "pub", [T, P], set()) == ([], {})
     assert findings(tables, T, P) == []
     assert findings(tables, T, U) == [
         'publication pub: it does not have the table public.u; ALTER PUBLICATION "pub" ADD TABLE '
         '"public"."u"'
     ]
     # It may have been dropped or renamed since its definition was read.
-    assert publish_tables(tables.connection, "pub", [TableName("public", "missing")]) == ([], [])
+    assert publish_tables(tables.connection, "pub", [TableName("public", "missing")], set()) == (
+        [],
+        {},
+    )
 
 
 def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
@@ -83,7 +86,7 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
         writers = EarlierWriters(other)
         # Changes of other tables do not matter.
         assert writers.remaining({U: "published"}, 0) == {}
-        assert publish_tables(other, "pub", [T]) == ([T], [])
+        assert publish_tables(other, "pub", [T], set()) == ([T], {})
         for _ in range(2):
             (why,) = writers.remaining({T: "published"}, 0).values()
             assert "changed public.t before it was published have not ended" in why
@@ -105,6 +108,43 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
     reader.close()
     # The first row is in what was seen only.
     assert [row["id"] for _, row in contents([batch], "t").rows] == ["2", "3"]
+
+
+AUTOVACUUM = """
+    SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE l.relation = 't'::regclass AND l.granted AND a.backend_type = 'autovacuum worker'
+"""
+
+
+def test_tables_are_added_while_autovacuum_works_on_them(tables: PostgresDatabase) -> None:
+    user = f"owner_{tables.name}"
+    create_publication(tables.connection, "pub", [U])
+    tables.run(
+        f"CREATE ROLE {user} LOGIN REPLICATION",
+        f"ALTER TABLE t OWNER TO {user}",
+        f"ALTER PUBLICATION pub OWNER TO {user}",
+        # As slow as it can be: it has not ended when the test has.
+        "ALTER TABLE t SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0, "
+        "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)",
+        "INSERT INTO t SELECT n, repeat('long ', 200) FROM generate_series(1, 20000) AS n",
+        "DELETE FROM t WHERE id % 2 = 0",
+        f'GRANT CREATE ON DATABASE "{tables.name}" TO {user}',
+        "ALTER SYSTEM SET autovacuum_naptime = '1s'",
+        "SELECT pg_reload_conf()",
+    )
+    try:
+        url = tables.url.replace("headwater@", f"{user}@")
+        with psycopg.connect(url, autocommit=True) as connection:
+            until(lambda: tables.value(AUTOVACUUM))
+            assert publish_tables(connection, "pub", [T], set()) == ([T], {})
+            assert connection.execute("SHOW lock_timeout").fetchone() == ("0",)
+    finally:
+        tables.run(
+            "ALTER SYSTEM RESET autovacuum_naptime",
+            "SELECT pg_reload_conf()",
+            f"DROP OWNED BY {user} CASCADE",
+            f"DROP ROLE {user}",
+        )
 
 
 def has_rows(follower: Follower, count: int) -> bool:

@@ -75,7 +75,23 @@ _WRITERS: LiteralString = f"""
 """
 _WAKE_SECONDS = 0.05
 _SHORT_WAIT: LiteralString = "SET lock_timeout = '200ms'"
-_LONG_WAIT: LiteralString = "SET lock_timeout = 0"
+# Once a table was locked, so that many of them do not add up.
+_NEXT_WAIT: LiteralString = "SET lock_timeout = '10ms'"
+# After its deadlock_timeout the server ends an autovacuum that a session waits for.
+_AUTOVACUUM_WAIT: LiteralString = """
+    SELECT set_config('lock_timeout', (setting::bigint + 500)::text, false)
+    FROM pg_settings WHERE name = 'deadlock_timeout'
+"""
+_NO_LIMIT: LiteralString = "SET lock_timeout = 0"
+# Its workers have no user, which also those see who may not see its type.
+_AUTOVACUUM: LiteralString = """
+    SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'ShareUpdateExclusiveLock'
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND n.nspname = %s AND c.relname = %s AND a.usesysid IS NULL
+"""
+_LOCKED = "another session has locked it, so that it cannot be published (see pg_locks)"
 # Most transactions are short.
 _WRITERS_SECONDS = 1.0
 _PARTITIONED: LiteralString = """
@@ -126,8 +142,11 @@ def create_publication(
 
 
 def publish_tables(
-    connection: Connection[Any], name: str, tables: Collection[TableName]
-) -> tuple[Sequence[TableName], Sequence[TableName]]:
+    connection: Connection[Any],
+    name: str,
+    tables: Collection[TableName],
+    awaited_workers: set[tuple[TableName, int]],
+) -> tuple[Sequence[TableName], Mapping[TableName, str]]:
     """Add tables to a publication that lacks them.
 
     What a transaction changed before is not in the log, also if it is committed afterwards; see
@@ -137,23 +156,48 @@ def publish_tables(
         connection: A connection to the database that commits each statement.
         name: The publication.
         tables: The tables.
+        awaited_workers: Workers of autovacuum that did not end for a table, which are not awaited
+            again; it is extended.
 
     Returns:
-        The tables that were added, and those that other sessions have locked.
+        The tables that were added, and those that are locked, each with what has locked it.
 
     Raises:
         Conflict, Forbidden: As `create_publication`.
     """
     published = _published(connection, name)
-    lacking = sorted(table for table in tables if table not in published)
-    connection.execute(_SHORT_WAIT)
+    added: list[TableName] = []
+    locked: dict[TableName, str] = {}
     try:
-        added = {table: _is_added(connection, name, table) for table in lacking}
+        for table in sorted(table for table in tables if table not in published):
+            connection.execute(_NEXT_WAIT if locked else _SHORT_WAIT)
+            is_added = _is_added(connection, name, table)
+            worker = _autovacuum(connection, table) if is_added is None else None
+            if worker is not None and (table, worker) not in awaited_workers:
+                connection.execute(_AUTOVACUUM_WAIT)
+                is_added = _is_added(connection, name, table)
+            if is_added:
+                added.append(table)
+            elif is_added is None:
+                locked[table] = _LOCKED if worker is None else _vacuumed(worker)
+                awaited_workers |= set() if worker is None else {(table, worker)}
     finally:
         if not connection.broken:
-            connection.execute(_LONG_WAIT)
-    locked = [table for table, is_added in added.items() if is_added is None]
-    return [table for table, is_added in added.items() if is_added], locked
+            connection.execute(_NO_LIMIT)
+    return added, locked
+
+
+def _autovacuum(connection: Connection[Any], table: TableName) -> int | None:
+    """The process of the autovacuum that has a table locked, if there is one."""
+    row = connection.execute(_AUTOVACUUM, [table.database, table.table]).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _vacuumed(worker: int) -> str:
+    return (
+        f"autovacuum has locked it (process {worker}, see pg_stat_progress_vacuum), and has not "
+        "ended for others, as one that prevents a wraparound; it is published afterwards"
+    )
 
 
 def _is_added(connection: Connection[Any], name: str, table: TableName) -> bool | None:

@@ -66,7 +66,6 @@ _RETRY_SECONDS = 0.1
 _CHANGED_AGAIN = "its definition changed again meanwhile"
 _PUBLISHED_OTHERWISE = "its publication was changed, and may have left out changes"
 _OTHER_IDENTITY = "its replica identity was another one than its primary key for a while"
-_LOCKED = "another session has locked it, so that it cannot be published (see pg_locks)"
 _READ_ONE_AGAIN = "read the table again: headwater cdc resnapshot"
 # For a reader whose connection was lost without the server's knowledge.
 _OTHER_READER_SECONDS = 10.0
@@ -123,6 +122,7 @@ class PostgresSource:
         )
         self._transactions: LoggedTransactions | None = None
         self._writers = EarlierWriters(self._connection)
+        self._awaited_workers: set[tuple[TableName, int]] = set()
         # By the choices of types, and whether tables without a key count.
         self._known: dict[tuple[frozenset[TypeMapping], bool], KnownTables] = {}
 
@@ -328,15 +328,15 @@ class PostgresSource:
         names = [table.name for table in followed]
         with explained(self.address):
             if self._has_own_publication:
-                added, locked = publish_tables(self._connection, name, names)
+                added, locked = publish_tables(self._connection, name, names, self._awaited_workers)
                 is_new = bool(added) or self._writers.has_some
                 chooses = True
             else:
-                locked = ()
+                locked = {}
                 chooses = is_new = not has_all_tables(self._connection, name)
             before = _published(read_storage(self._server, names, name))
             awaited = dict(self._writers.remaining(before)) if chooses else {}
-            awaited |= dict.fromkeys(locked, _LOCKED)
+            awaited |= locked
             if is_new and self._transactions is not None:
                 self._transactions.add_running()
             storages = read_storage(self._server, names, name)
