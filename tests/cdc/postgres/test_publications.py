@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 
 import psycopg
@@ -17,7 +18,9 @@ from headwater.cdc.postgres.publications import (
     publication_findings,
     publish_tables,
 )
+from headwater.cdc.postgres.server import Address
 from headwater.cdc.postgres.slots import LogSource, create_slot, log_position
+from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.postgres.transactions import open_log
 from headwater.cdc.service.running import RunningPipeline
 from headwater.storage.errors import Conflict, Forbidden, Invalid
@@ -108,6 +111,28 @@ def test_tables_are_added_when_earlier_changes_of_them_can_be_seen(
     reader.close()
     # The first row is in what was seen only.
     assert [row["id"] for _, row in contents([batch], "t").rows] == ["2", "3"]
+
+
+def test_reads_of_others_wait_for_no_later_transactions_while_a_table_is_awaited(
+    tables: PostgresDatabase,
+) -> None:
+    with (
+        closing(PostgresSource(Address.from_url(tables.url), "shop")) as source,
+        closing(source.open_log(source.start(), 1 << 20, lambda _: True)),
+        tables.connect() as earlier,
+        tables.connect() as later,
+    ):
+        earlier.execute("INSERT INTO t VALUES (1)")
+        later.execute("INSERT INTO u VALUES (1)")
+        wanted = source.tables({T})
+        for _ in range(2):
+            assert source.publish(wanted).awaited.keys() == {T}
+            assert source.remote_reads().may_be_committed == frozenset()
+        earlier.commit()
+        published = source.publish(wanted)
+        assert [table.name for table in published.followed] == [T]
+        ((number,),) = later.execute("SELECT pg_current_xact_id()::text::bigint")
+        assert source.remote_reads().may_be_committed == {number}
 
 
 AUTOVACUUM = """

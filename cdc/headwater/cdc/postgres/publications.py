@@ -233,11 +233,6 @@ class EarlierWriters:
         # How each table was published when they were listed, and those that have not ended.
         self._tables: dict[TableName, tuple[object, set[object]]] = {}
 
-    @property
-    def has_some(self) -> bool:
-        """Whether some had not ended."""
-        return bool(self._tables)
-
     def remaining(
         self, tables: Mapping[TableName, object], seconds: float = _WRITERS_SECONDS
     ) -> Mapping[TableName, str]:

@@ -123,6 +123,8 @@ class PostgresSource:
         self._transactions: LoggedTransactions | None = None
         self._writers = EarlierWriters(self._connection)
         self._awaited_workers: set[tuple[TableName, int]] = set()
+        # Tables that were awaited when they were asked to be published last.
+        self._awaited: frozenset[TableName] = frozenset()
         # By the choices of types, and whether tables without a key count.
         self._known: dict[tuple[frozenset[TypeMapping], bool], KnownTables] = {}
 
@@ -329,21 +331,22 @@ class PostgresSource:
         with explained(self.address):
             if self._has_own_publication:
                 added, locked = publish_tables(self._connection, name, names, self._awaited_workers)
-                is_new = bool(added) or self._writers.has_some
-                chooses = True
+                new, chooses = self._awaited.union(added), True
             else:
-                locked = {}
-                chooses = is_new = not has_all_tables(self._connection, name)
+                locked, new = {}, frozenset(names)
+                chooses = not has_all_tables(self._connection, name)
             before = _published(read_storage(self._server, names, name))
             awaited = dict(self._writers.remaining(before)) if chooses else {}
             awaited |= locked
-            if is_new and self._transactions is not None:
+            # Reads of the others wait for no more transactions while a table is awaited only.
+            if chooses and new.difference(awaited) and self._transactions is not None:
                 self._transactions.add_running()
             storages = read_storage(self._server, names, name)
         after = _published(storages)
         for table in names if chooses else ():
             if before.get(table) != after.get(table):
                 awaited.setdefault(table, _PUBLISHED_OTHERWISE)
+        self._awaited = frozenset(awaited)
         return Tables(
             [
                 _as_published(table, storages.get(table.name))
