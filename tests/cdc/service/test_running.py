@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +84,39 @@ def test_it_is_stopped_while_its_source_is_away(
             stopping.result(120)
         assert pipeline.wait(30)
         assert state.requests() == {}
+
+
+def test_it_is_stopped_when_only_its_own_connection_is_lost(
+    lake: Lake, store: SourceServer, options: dict[str, Any]
+) -> None:
+    assert lake.cdc.mysql(**options, once=True).wait()
+    state = PipelineState.open(lake, "lake", "shop")
+    parsed = PipelineOptions.parse({**options, "source": source_url(store.address)})
+    may_connect = Event()
+
+    def connect_again() -> Source:
+        may_connect.wait(60)
+        return open_source(parsed.address(), parsed.settings())
+
+    with store.session() as cursor, ThreadPoolExecutor(1) as threads:
+
+        def connections() -> int:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Connections'")
+            return int(cursor.fetchone()[1])
+
+        # What the server has of the connection before.
+        with closing(open_source(parsed.address(), parsed.settings())) as before:
+            before.lock("shop", 10)
+            running = RunningPipeline(Pipeline(lake, connect_again, parsed.settings()))
+            stopping = threads.submit(lake.cdc.stop, name="shop")
+            until(state.requests)
+        # The command sees nobody that has the lock, and looks again.
+        seen = connections()
+        until(lambda: stopping.done() or connections() > seen + 2)
+        may_connect.set()
+        assert running.wait(60)
+        stopping.result(60)
+    assert state.requests() == {}
 
 
 def test_a_request_to_stop_counts_where_it_came_after_the_start(

@@ -36,24 +36,21 @@ def request_stop(
         NotFound: No process runs it.
         Unavailable: It has not ended in time.
     """
-    state, deadline, back_by = pipeline.state, monotonic() + seconds, 0.0
-    request, is_taken = "", False
+    state, deadline = pipeline.state, monotonic() + seconds
+    request, is_taken, back_by = "", False, 0.0
     while True:
         running = is_running(pipeline, password)
         waits = "stop" in state.requests()
         is_taken |= bool(request) and not waits
-        if is_taken and not running:
+        if running is not False:
+            # A process that has lost its connection connects later than this one does.
+            back_by = monotonic() + _RETURN_SECONDS
+        if not running and (is_taken or monotonic() > back_by):
             break
-        if running is False:
-            # A process that waits for its source connects later than this one does.
-            if not request or monotonic() > back_by:
-                break
-        elif not request or not waits:
+        if running is not False and not (request and waits):
             # Not the value of a request that was meant for an earlier process.
             request = secrets.token_hex(8)
             state.request("stop", request)
-        if running is None:
-            back_by = monotonic() + _RETURN_SECONDS
         if monotonic() > deadline:
             state.answer({"stop": request})
             raise Unavailable(
