@@ -203,10 +203,21 @@ def test_patterns_and_names_that_no_message_had(follower: Follower) -> None:
     with pytest.raises(Invalid) as error:
         follower.once()
     assert "pattern 'shpo.*': it matches no table of the source that has" in error.value.message
+    assert "correct it and let the next start create all tables again" in error.value.message
     assert "'table-mapping': no followed table has the name 'ordres'" in error.value.message
     follower.check(orders)
     follower.options |= {"include": ["shop.*"], "table_mapping": {}}
     assert follower.once()
+
+
+def test_patterns_may_be_corrected_before_a_message_was_read(follower: Follower) -> None:
+    orders = follower.table("orders", follower.topic("all"))
+    follower.options["include"] = ["shpo.*"]
+    assert follower.once()
+    follower.options["include"] = ["shop.*"]
+    orders.insert({"id": 1, "item": "x", "amount": 1})
+    assert follower.once()
+    follower.check(orders)
 
 
 def test_a_truncation_in_its_place(follower: Follower) -> None:

@@ -194,7 +194,7 @@ class _Session:
         plan = self._state.plan() or self._first_plan()
         requests, stored = self._state.requests(), self._state.settings()
         check_same_layout(stored, self._settings, self._selected(plan))
-        if not self._source.has_rows and "restart" not in requests:
+        if not self._source.has_rows and plan.number > 0 and "restart" not in requests:
             check_no_more_selected(stored, self._settings)
         self._state.save_settings(self._settings.stored())
         if "restart" in requests:

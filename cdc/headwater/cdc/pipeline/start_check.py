@@ -140,8 +140,10 @@ def check_no_more_selected(stored: Mapping[str, str], settings: PipelineSettings
         raise Invalid(
             f"pipeline '{settings.name}' cannot start: it may select tables that it left out "
             f"before (it included {', '.join(before.include)}), and their messages were passed "
-            "over; give the selection of before, or let the next start create all tables again "
-            "from where the topics begin: headwater cdc resnapshot --all --replace"
+            "over; give the selection of before (patterns are compared as they are written; to "
+            "select fewer tables, leave patterns out, or exclude more), or let the next start "
+            "create all tables again from where the topics begin: headwater cdc resnapshot --all "
+            "--replace"
         )
 
 
@@ -155,9 +157,11 @@ def check_all_matched(settings: PipelineSettings, names: Collection[TableName]) 
     Raises:
         Invalid: They had none for one.
     """
-    findings = [
-        *_unmatched(settings, names, "that has messages", "correct it, or wait for its messages")
-    ]
+    remedy = (
+        "leave it out, wait for its messages, or correct it and let the next start create all "
+        "tables again: headwater cdc resnapshot --all --replace"
+    )
+    findings = [*_unmatched(settings, names, "that has messages", remedy)]
     if findings:
         raise Invalid(
             f"pipeline '{settings.name}' has read all messages: {'; '.join(map(str, findings))}"
