@@ -132,7 +132,7 @@ def test_reads_of_others_wait_for_no_later_transactions_while_a_table_is_awaited
         published = source.publish(wanted)
         assert [table.name for table in published.followed] == [T]
         ((number,),) = later.execute("SELECT pg_current_xact_id()::text::bigint")
-        assert source.remote_reads().may_be_committed == {number}
+        assert source.remote_reads().may_be_committed == frozenset({number})
 
 
 AUTOVACUUM = """
