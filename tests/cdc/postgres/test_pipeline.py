@@ -196,12 +196,14 @@ def test_columns_that_are_gone_where_the_log_describes_them(
         follower.check("t")
 
 
-def test_a_new_column_is_not_read_again(postgres: PostgresDatabase, follower: Follower) -> None:
-    postgres.run(
-        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
-        "INSERT INTO t VALUES (1, 1, 1)",
-        "ALTER TABLE t DROP b",
-    )
+@pytest.mark.parametrize("by", ["", " PARTITION BY HASH (id)"])
+def test_a_new_column_is_not_read_again(
+    postgres: PostgresDatabase, follower: Follower, by: str
+) -> None:
+    postgres.run(f"CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT){by}")
+    if by:
+        postgres.run("CREATE TABLE p PARTITION OF t FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    postgres.run("INSERT INTO t VALUES (1, 1, 1)", "ALTER TABLE t DROP b")
     follower.once()
     postgres.run("ALTER TABLE t ADD c INT", "UPDATE t SET c = 5")
     assert follower.once() == set()

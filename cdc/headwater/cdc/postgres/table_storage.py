@@ -74,7 +74,7 @@ _QUERY: LiteralString = f"""
         UNION ALL
         SELECT t.oid, t.level FROM (SELECT c.oid WHERE c.relkind = 'p') AS root,
             LATERAL {PARTITION_TREE}
-        WHERE t.isleaf
+        WHERE t.isleaf OR t.level = 0
     ) part ON true
 """
 # Of each table: the labels of its enums, and the attributes of its composites.
@@ -106,7 +106,7 @@ class StoredPart:
 
     Attributes:
         file: The number of its file: another one after each rewrite, and after a truncation. 0 if
-            it is not known.
+            it is not known, or it is a partitioned table, which has none.
         columns: The transactions that have defined its columns.
         is_attached: Whether it may have had rows before it was a part of the table.
     """
@@ -127,7 +127,7 @@ class TableStorage:
 
     Attributes:
         oid: The table's OID.
-        parts: The table, or its partitions, by their OIDs.
+        parts: The table, and its partitions, by their OIDs.
         started: When the server was started, or recovered, as it writes it; empty for a table
             without partitions.
         published: The rows of the catalogs by which a publication has the table, with the
