@@ -47,6 +47,26 @@ def test_values_that_change_while_their_type_stays(
     follower.check("t")
 
 
+@pytest.mark.parametrize("is_parted", [False, True])
+def test_a_column_that_is_generated_no_more(
+    postgres: PostgresDatabase, follower: Follower, is_parted: bool
+) -> None:
+    columns = "(id INT PRIMARY KEY, v INT GENERATED ALWAYS AS (id * 10) STORED, w INT)"
+    parts = (
+        f"CREATE TABLE t {columns} PARTITION BY RANGE (id)",
+        "CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (100)",
+    )
+    postgres.run(*(parts if is_parted else (f"CREATE TABLE t {columns}",)))
+    postgres.run("INSERT INTO t (id, w) SELECT n, n FROM generate_series(1, 50) n")
+    follower.once()
+    postgres.run(
+        "ALTER TABLE t ALTER v DROP EXPRESSION", "INSERT INTO t (id, v, w) VALUES (60, 1, 2)"
+    )
+    follower.once()
+    follower.check("t")
+    assert follower.rows("t")[0] == {"id": 1, "v": 10, "w": 1}
+
+
 def test_values_that_change_again_and_again_while_a_pipeline_runs(
     postgres: PostgresDatabase, follower: Follower
 ) -> None:

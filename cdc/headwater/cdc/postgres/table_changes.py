@@ -40,6 +40,13 @@ def changed_table(
         for column in added
         if column.name in filled or _fills(column)
     ]
+    # The lake has no generated columns, which the log lacks.
+    earlier = _numbers(before)
+    reasons += [
+        f"column {column.name} is not generated any more"
+        for column in added
+        if column.id in earlier
+    ]
     # The lake has the values of the other column under this name.
     names = {column.name for column in before.columns}.difference(old for old, _ in renames)
     reasons += [
@@ -94,17 +101,17 @@ def may_have_had_others(before: SourceTable, after: SourceTable, dropped: Collec
     now = {column.id for column in after.columns}
     if now <= known:
         return False
-    return not known <= now or max(dropped, default=0) > _last_number(before)
+    return not known <= now or max(dropped, default=0) > max(_numbers(before), default=0)
 
 
-def _last_number(table: SourceTable) -> int:
-    """The last number of a column that a table was known to have, maybe a dropped one."""
+def _numbers(table: SourceTable) -> frozenset[int]:
+    """The numbers of columns that a table was known to have, also generated and dropped ones."""
     numbers = [column.id for column in table.columns if column.id is not None]
     if table.storage is not None:
         storage = TableStorage.from_json(table.storage)
         part = storage.parts.get(storage.oid)
         numbers += part.numbers if part is not None else []
-    return max(numbers, default=0)
+    return frozenset(numbers)
 
 
 def _fills(column: SourceColumn) -> bool:
