@@ -616,6 +616,29 @@ def test_after_an_alter_and_before_the_next_plan(
     follower.check("t")
 
 
+def test_an_alter_that_is_undone_before_the_next_plan(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, a TEXT, b TEXT)",
+        "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')",
+    )
+    follower.once()
+    swap = (
+        "BEGIN; ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
+        "ALTER TABLE t RENAME COLUMN x TO b; COMMIT"
+    )
+    postgres.run(swap)
+    pipeline = follower.pipeline()
+    pipeline.progress = EndingProgress()
+    with pytest.raises(EndedError):
+        pipeline.run(once=True)
+    postgres.run(swap, "UPDATE t SET a = 'c' WHERE id = 2")
+    assert follower.once() == {"t"}
+    follower.check("t")
+    assert follower.once() == set()
+
+
 def test_a_definition_that_a_table_had_before(
     postgres: PostgresDatabase, follower: Follower
 ) -> None:
