@@ -152,7 +152,8 @@ def test_a_key_that_the_lake_has_twice_differs_whatever_the_log_has(
     # A table without a key has each row that is written.
     schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32())])
     follower.lake.drop_table("lake.t")
-    table = follower.lake.create_table("lake.t", schema)
+    options = {"headwater.cdc.pipeline": follower.settings.name}
+    table = follower.lake.create_table("lake.t", schema, options=options)
     table.write({"id": [1, 1, 2, 3, 3], "v": [1, 2, 2, 2, 2]})
     origin.run(change)
     verdict = follower.verify(executor)["t"]
