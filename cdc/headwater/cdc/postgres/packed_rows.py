@@ -16,7 +16,7 @@ from headwater.cdc.source.log_batches import slab_parts
 __all__ = ["SLAB_BYTES", "PackedRows", "RowsSlab"]
 
 # Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
-SLAB_BYTES = 4 << 20
+SLAB_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
