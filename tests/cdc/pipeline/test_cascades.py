@@ -192,6 +192,24 @@ def test_a_parent_that_is_read_when_its_own_parent_is_gone(
     follower.check(*ALL)
 
 
+def test_a_tree_with_a_row_without_parent_that_is_read_when_others_are_gone(
+    origin: Origin, follower: Follower
+) -> None:
+    origin.run(
+        "CREATE TABLE tree (id INT PRIMARY KEY, parent INT, note TEXT, "
+        "FOREIGN KEY (parent) REFERENCES tree (id) ON DELETE CASCADE)",
+        "INSERT INTO tree VALUES (1, NULL, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, 3, 'd')",
+    )
+    origin.session("SET SESSION foreign_key_checks = 0", "INSERT INTO tree VALUES (5, 99, 'z')")
+    follower.once()
+    minimal = "SET SESSION binlog_row_image = 'MINIMAL'"
+    origin.session(minimal, "UPDATE tree SET note = 'e' WHERE id = 2")
+    ends(follower, "write", "tree")
+    origin.run("DELETE FROM tree WHERE id = 1")
+    follower.once()
+    follower.check(*ALL, "tree")
+
+
 def test_a_grandparent_of_rows_of_which_parts_are_logged(
     origin: Origin, follower: Follower
 ) -> None:

@@ -334,8 +334,7 @@ class _Search:
         state = self._states.get(child)
         if values.is_empty() or state is None or not state.is_followed:
             return
-        table = self._cascades.lake_table(child, self._states)
-        key = list(table.primary_key)
+        key = list(self._cascades.lake_table(child, self._states).primary_key)
         if not key:
             self.read_again(action.parent, f"rows of {action.parent} changed those of {child}")
             return
@@ -346,17 +345,13 @@ class _Search:
             self._read_moved_again(action)
             return
         further = [other for other in self._actions if other.parent == child]
-        columns = dict.fromkeys(
-            [*key, *action.columns, *(name for other in further for name in other.parent_columns)]
-        )
-        if not columns.keys() <= {column.name for column in table.columns}:
-            self.read_again(action.parent, f"a column of {child} was renamed")
-            return
         if further and child in self._committed:
             # The lake does not have its rows as they were.
             self.read_again(child, f"rows of {child} were deleted before an interruption")
             return
-        frames = self._frames(child, list(columns))
+        frames = self._frames(action, key, further)
+        if frames is None:
+            return
         hits = referring_rows(frames, values, self._compared(action))
         if hits is None:
             self._read_compared_again(action)
@@ -387,26 +382,49 @@ class _Search:
             return
         key = list(self._cascades.lake_table(child, self._states).primary_key)
         further = [other for other in self._actions if other.parent == child]
-        columns = dict.fromkeys(
-            [*key, *action.columns, *(name for other in further for name in other.parent_columns)]
-        )
-        frames = self._frames(child, list(columns))
+        frames = self._frames(action, key, further) if key else None
+        if frames is None:
+            return
         values = pl.concat(frame.select(list(action.parent_columns)) for frame in parents)
         orphans = rows_without_parent(frames, values.unique(), action.columns)
-        if orphans is None or not key:
+        if orphans is None:
             self._read_compared_again(action)
             return
-        self._note_keys(child, key, orphans)
+        # A table may be its own parent: only what was not noted before leads further.
+        keys = self._note_keys(child, key, orphans)
+        rows = pl.concat(orphans).join(keys, on=key, how="semi")
         for other in further:
-            gone = pl.concat(orphans).select(list(other.parent_columns)).drop_nulls().unique()
-            self._follow(other, gone)
+            self._follow(other, rows.select(list(other.parent_columns)).drop_nulls().unique())
 
-    def _frames(self, name: TableName, columns: list[str]) -> list[pl.DataFrame]:
-        """Columns of the rows that a table has or had, in the lake and in the batch."""
-        frames = self._cascades.stored(name, self._states, columns)
-        logged = self._cascades.logged(name, self._rows, self._states)
+    def _frames(
+        self, action: ForeignKeyAction, key: list[str], further: Sequence[ForeignKeyAction]
+    ) -> list[pl.DataFrame] | None:
+        """The rows that a child has or had, in the lake and in the batch.
+
+        Args:
+            action: The foreign key of the child.
+            key: The columns of its primary key.
+            further: The foreign keys of its own children.
+
+        Returns:
+            The columns of all these keys; None if a column has another name, and the child is read
+            again.
+        """
+        child = action.child
+        names = [
+            *key,
+            *action.columns,
+            *(name for other in further for name in other.parent_columns),
+        ]
+        columns = list(dict.fromkeys(names))
+        table = self._cascades.lake_table(child, self._states)
+        if not set(columns) <= {column.name for column in table.columns}:
+            self.read_again(action.parent, f"a column of {child} was renamed")
+            return None
+        frames = self._cascades.stored(child, self._states, columns)
+        logged = self._cascades.logged(child, self._rows, self._states)
         frames += [part.select(columns) for part in logged]
-        read = self._ranges.get(name, ())
+        read = self._ranges.get(child, ())
         return frames + [pl.DataFrame(pa.table(batch.select(columns))) for batch in read]
 
     def _note_keys(

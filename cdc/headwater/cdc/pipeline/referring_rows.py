@@ -133,7 +133,7 @@ def _pattern(values: Sequence[str]) -> str:
 
 
 def _with_types(wanted: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame | None:
-    """Values in the types of the child's columns; None if these have not one for each of them."""
+    """Values in the types of the child's columns; None if one may have no equal of that type."""
     for name, type_ in schema.items():
         own = wanted.schema[name]
         if own == type_:
