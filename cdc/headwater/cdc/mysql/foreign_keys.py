@@ -177,12 +177,15 @@ def _with_comparisons(
 def _comparison(server: MySQLServer, collation: str) -> Comparison:
     if collation.endswith("_bin"):
         return Comparison.BINARY
+    charset = charset_of(collation)
+    if charset is None:
+        return Comparison.LANGUAGE
     # Languages have single letters, or two of them, equal to others.
     marks = ("", *_ASCII)
     texts = " UNION ALL ".join(["SELECT %s"] * len(marks))
     ((count,),) = server.rows(
         f"WITH marks (mark) AS ({texts}) SELECT COUNT(DISTINCT CONVERT(CONCAT(one.mark, two.mark) "
-        f"USING {charset_of(collation)}) COLLATE {collation}) "
+        f"USING {charset}) COLLATE {collation}) "
         "FROM marks one CROSS JOIN marks two",
         marks,
     )
