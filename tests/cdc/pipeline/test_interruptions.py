@@ -17,6 +17,7 @@ from tests.cdc.waiting import until
 from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.server import MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
+from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import TablesWithoutKey
 from headwater.cdc.pipeline.state import PipelineState, TablePhase
@@ -86,9 +87,8 @@ def ends(follower: Follower, step: str, table: str, *, is_done: bool = False) ->
     follower.lake = lake
 
 
-def ends_after_alter(follower: Follower) -> None:
-    """Run the pipeline until the lake's table is altered."""
-    pipeline = follower.pipeline()
+def ends_after_alter(pipeline: Pipeline) -> None:
+    """Run a pipeline until the lake's table is altered."""
     pipeline.progress = EndingProgress()
     with pytest.raises(EndedError):
         pipeline.run(once=True)
@@ -115,7 +115,7 @@ def test_after_an_alter_and_before_the_next_plan(
     origin.run(TABLE, ROWS)
     follower.once()
     origin.run("UPDATE t SET a = 7 WHERE id = 1", statement, "UPDATE t SET c = 'w' WHERE id = 2")
-    ends_after_alter(follower)
+    ends_after_alter(follower.pipeline())
     follower.once()
     follower.check("t")
     assert follower.phases() == {"t": TablePhase.STREAMING}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
-from tests.cdc.pipeline.test_interruptions import EndedError, EndingProgress
+from tests.cdc.pipeline.test_interruptions import ends_after_alter
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase, ReadTables
 from tests.cdc.waiting import until
 
@@ -601,10 +601,7 @@ def test_after_an_alter_and_before_the_next_plan(
     )
     follower.once()
     postgres.run(f"BEGIN; {statements}; COMMIT", *filter(None, [change]))
-    pipeline = follower.pipeline()
-    pipeline.progress = EndingProgress()
-    with pytest.raises(EndedError):
-        pipeline.run(once=True)
+    ends_after_alter(follower.pipeline())
     postgres.run(*filter(None, [later]))
     follower.once()
     follower.check("t")
@@ -616,6 +613,12 @@ def test_after_an_alter_and_before_the_next_plan(
     follower.check("t")
 
 
+SWAP = (
+    "BEGIN; ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
+    "ALTER TABLE t RENAME COLUMN x TO b; COMMIT"
+)
+
+
 def test_an_alter_that_is_undone_before_the_next_plan(
     postgres: PostgresDatabase, follower: Follower
 ) -> None:
@@ -624,16 +627,9 @@ def test_an_alter_that_is_undone_before_the_next_plan(
         "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')",
     )
     follower.once()
-    swap = (
-        "BEGIN; ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
-        "ALTER TABLE t RENAME COLUMN x TO b; COMMIT"
-    )
-    postgres.run(swap)
-    pipeline = follower.pipeline()
-    pipeline.progress = EndingProgress()
-    with pytest.raises(EndedError):
-        pipeline.run(once=True)
-    postgres.run(swap, "UPDATE t SET a = 'c' WHERE id = 2")
+    postgres.run(SWAP)
+    ends_after_alter(follower.pipeline())
+    postgres.run(SWAP, "UPDATE t SET a = 'c' WHERE id = 2")
     assert follower.once() == {"t"}
     follower.check("t")
     assert follower.once() == set()
@@ -647,11 +643,7 @@ def test_a_definition_that_a_table_had_before(
         "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')",
     )
     follower.once()
-    swap = (
-        "BEGIN; ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; "
-        "ALTER TABLE t RENAME COLUMN x TO b; COMMIT"
-    )
     for _ in range(3):
-        postgres.run(swap)
+        postgres.run(SWAP)
         assert follower.once() == set()
         follower.check("t")
