@@ -16,16 +16,21 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 _DAY_MILLIS = 86_400_000
 
 
+class _JumpingClock:
+    """Tells times that may be a day early or late; tasks get copies of it."""
+
+    def __init__(self, seed: int) -> None:
+        self._numbers = random.Random(seed)
+
+    def __call__(self) -> int:
+        return SYSTEM_RUNTIME.now_millis() + self._numbers.choice((-1, 0, 0, 1)) * _DAY_MILLIS
+
+
 @pytest.fixture
 def jumping_lake(lake_path: Path, lake: Lake, seed: int) -> Iterator[Lake]:
     """The same lake, where each look at the clock may be a day early or late."""
     lake.close()
-    numbers = random.Random(seed)
-
-    def now_millis() -> int:
-        return SYSTEM_RUNTIME.now_millis() + numbers.choice((-1, 0, 0, 1)) * _DAY_MILLIS
-
-    runtime = replace(SYSTEM_RUNTIME, now_millis=now_millis)
+    runtime = replace(SYSTEM_RUNTIME, now_millis=_JumpingClock(seed))
     with connect(str(lake_path), runtime=runtime) as jumping:
         yield jumping
 

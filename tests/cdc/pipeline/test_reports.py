@@ -209,7 +209,7 @@ def test_writes_during_the_snapshot(
     origin.run("CREATE TABLE t0 (id INT PRIMARY KEY, v INT, w VARCHAR(60))")
     origin.run(f"INSERT INTO t0 VALUES {numbers(0, MANY)}")
     range_rows = {"flink_cdc_4388": 300, "debezium_6498": 100_000}[report]
-    follower.change(range_rows=range_rows, batch_seconds=0.1)
+    follower.change(range_rows=range_rows, task_rows=300, batch_seconds=0.1)
     with writes(origin, 1, seed):
         follower.once()
     follower.once()
@@ -222,7 +222,9 @@ def test_flink_cdc_1486(origin: Origin, follower: Follower, seed: int) -> None:
     for number in range(3):
         origin.run(f"CREATE TABLE t{number} (id INT PRIMARY KEY, v INT, w VARCHAR(60))")
         origin.run(f"INSERT INTO t{number} VALUES {numbers(0, MANY)}")
-    follower.change(include=(f"{origin.database}.t0",), range_rows=1000, batch_seconds=0.1)
+    follower.change(
+        include=(f"{origin.database}.t0",), range_rows=1000, task_rows=300, batch_seconds=0.1
+    )
     with writes(origin, 3, seed):
         follower.once()
         follower.change(include=(f"{origin.database}.t*",))
