@@ -432,7 +432,7 @@ def _mysql_server(
         user=owner, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        _wait_for(port, process)
+        _wait_for(port, process, folder / "pid")
         yield port
     finally:
         process.kill()
@@ -543,17 +543,19 @@ def mysql_url() -> Iterator[str]:
         yield server.url
 
 
-def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Until a server takes connections."""
+def _wait_for(port: int, server: subprocess.Popen[bytes], pid_file: Path) -> None:
+    """Until a server takes connections, and has written its process number."""
     until = time.monotonic() + 240
     while True:
         assert server.poll() is None, "the server ended as it began; run it by hand to see why"
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return
+            if pid_file.exists() and pid_file.read_text().strip():
+                return
         except ConnectionRefusedError:
-            assert time.monotonic() < until, "the server does not answer"
-            time.sleep(0.05)
+            pass
+        assert time.monotonic() < until, "the server does not answer"
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from tests.cdc.pipeline.chaos_writer import ChaosWriter
 from tests.cdc.pipeline.mysql_chaos_writer import MySQLChaosWriter
 from tests.cdc.pipeline.postgres_chaos_writer import PostgresChaosWriter
 from tests.cdc.postgres.server_process import PostgresProcess
-from tests.cdc.waiting import until
 from tests.conftest import DatabaseServer
 
 from headwater.cdc.mysql.server import Address as MySQLAddress
@@ -77,10 +76,7 @@ class MySQLChaos:
         self.address: Address = MySQLAddress.from_url(server.url)
         self._address = self.address
         self._folder = server.data.parent
-        pid_file = self._folder / "pid"
-        # A server may answer before it is written.
-        until(lambda: pid_file.exists() and pid_file.read_text().strip())
-        pid = int(pid_file.read_text())
+        pid = int((self._folder / "pid").read_text())
         arguments = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
         # The user is there.
         self._command = [part for part in arguments if not part.startswith("--init-file=")]
