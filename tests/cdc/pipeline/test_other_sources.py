@@ -123,7 +123,7 @@ class Servers:
                 stderr=subprocess.DEVNULL,
             )
             started.append(process)
-            _wait_for(origin.address.port, process)
+            _wait_for(origin.address.port, process, folder / "pid")
             until(lambda: _answers(origin.address))
 
         try:
