@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
 from tests.cdc.task_executors import chosen_executor, with_small_tasks
 from tests.conftest import postgresql_server
 
@@ -164,6 +165,23 @@ def logical_server() -> Iterator[str]:
     """The URL of a PostgreSQL server with ``wal_level=logical``, without a database's name."""
     with postgresql_server(*_SETTINGS) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def encrypted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Such a server, whose connections are encrypted, so that libpq reads its log."""
+    folder = tmp_path_factory.mktemp("certificates")
+    write_certificate(folder, "server", HOST)
+    with postgresql_server(*_SETTINGS) as url:
+        encrypt(f"{url}/postgres", folder, "server")
+        yield url
+
+
+@pytest.fixture(params=["logical_server", "encrypted_server"])
+def any_postgres(request: pytest.FixtureRequest) -> Iterator[PostgresDatabase]:
+    """An empty database of either server."""
+    with new_database(request.getfixturevalue(request.param)) as database:
+        yield database
 
 
 @pytest.fixture

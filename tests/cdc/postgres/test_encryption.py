@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
+from tests.cdc.postgres.conftest import Follower, PostgresDatabase
 from tests.conftest import postgresql_server
 
 from headwater.cdc.postgres.server import Address, PostgresServer
+from headwater.client import Lake
 from headwater.storage.errors import Invalid, Unavailable
 
 pytestmark = pytest.mark.postgresql
-
-HOST = "127.0.0.1"
-
-
-def write_certificate(folder: Path, name: str, host: str) -> None:
-    """Write a certificate of its own authority, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.datetime(2020, 1, 1))
-        .not_valid_after(datetime.datetime(2120, 1, 1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
-    key_path = folder / f"{name}.key"
-    key_path.touch(0o600)
-    key_path.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +32,6 @@ def url(certificates: Path) -> Iterator[str]:
     """A database of a server, which is not encrypted yet."""
     with postgresql_server() as server:
         yield f"{server}/postgres"
-
-
-def encrypt(url: str, certificates: Path, name: str) -> None:
-    """Let the server use a certificate."""
-    with psycopg.connect(url, autocommit=True) as session:
-        (data,) = session.execute("SHOW data_directory").fetchone() or ("",)
-        for ending in ("pem", "key"):
-            target = Path(data, f"server.{ending}")
-            shutil.copy(certificates / f"{name}.{ending}", target)
-            owner = Path(data).stat()
-            os.chown(target, owner.st_uid, owner.st_gid)
-        for setting in ("ssl = on", "ssl_cert_file = 'server.pem'", "ssl_key_file = 'server.key'"):
-            session.execute(f"ALTER SYSTEM SET {setting}".encode())
-        session.execute("SELECT pg_reload_conf()")
-    # The server reads its files some time later.
-    while True:
-        with psycopg.connect(url, sslmode="prefer") as session:
-            if session.pgconn.ssl_in_use:
-                return
 
 
 def is_encrypted(url: str, options: str) -> bool:
@@ -127,3 +74,18 @@ def test_a_certificate_of_another_host(url: str, certificates: Path) -> None:
     assert is_encrypted(source, ca)
     with pytest.raises(Unavailable, match="does not match host name"):
         is_encrypted(source, f"sslmode=verify-full&{ca}")
+
+
+def test_a_pipeline_over_each_connection(any_postgres: PostgresDatabase, lake: Lake) -> None:
+    """Values that are longer than what is read at once, and many short ones."""
+    follower = Follower(any_postgres, lake)
+    any_postgres.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    follower.once()
+    any_postgres.run(
+        "INSERT INTO t SELECT n, repeat('d', n % 400) FROM generate_series(1, 30000) n",
+        "INSERT INTO t SELECT -n, repeat(chr(97 + n), n * 700000) FROM generate_series(1, 5) n",
+        "UPDATE t SET v = v || 'w' WHERE id % 3 = 0",
+        "DELETE FROM t WHERE id % 5 = 0",
+    )
+    follower.once()
+    follower.check("t")

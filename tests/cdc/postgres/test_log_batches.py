@@ -27,9 +27,9 @@ LONG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) i)"
 
 
 @pytest.fixture
-def log(postgres: PostgresDatabase) -> SourceLog:
-    postgres.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE other (a int)")
-    return source_log(postgres)
+def log(any_postgres: PostgresDatabase) -> SourceLog:
+    any_postgres.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE other (a int)")
+    return source_log(any_postgres)
 
 
 def test_rows_of_followed_tables_are_in_the_order_of_their_transactions(log: SourceLog) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
 from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import LIMITS, SourceLog, contents, name, source_log
 from tests.conftest import postgresql_programs, postgresql_server
@@ -21,10 +22,13 @@ from headwater.storage.errors import Unavailable
 pytestmark = pytest.mark.postgresql
 
 
-@pytest.fixture
-def log() -> Iterator[SourceLog]:
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceLog]:
     """The log of a server that may be restarted."""
     with postgresql_server("wal_level=logical", "synchronous_commit=on") as url:
+        if request.param:
+            write_certificate(tmp_path, "server", HOST)
+            encrypt(f"{url}/postgres", tmp_path, "server")
         with psycopg.connect(f"{url}/postgres", autocommit=True) as connection:
             database = PostgresDatabase(f"{url}/postgres", "postgres", connection)
             database.run("CREATE TABLE t (id int PRIMARY KEY)")
