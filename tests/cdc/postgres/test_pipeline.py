@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import ClassVar
 
 import pytest
 from tests.cdc.pipeline.test_interruptions import ends_after_alter
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase, ReadTables
 from tests.cdc.waiting import until
 
-from headwater.cdc.model.tables import TableName
+from headwater.cdc.model.tables import Finding, TableName
+from headwater.cdc.pipeline.pipeline import Pipeline
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.pipeline.state import TablePhase, TableState
+from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
+from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.schema.change import SetOption
@@ -419,13 +424,20 @@ def test_partitions_that_come_and_go_with_rows(
 def test_tables_of_tools_are_not_followed(postgres: PostgresDatabase, follower: Follower) -> None:
     """No look takes them for new tables, which would be a batch each time."""
     postgres.run(ORDERS, "CREATE TABLE _orders_new (LIKE orders INCLUDING ALL)")
-    follower.change(look_seconds=0.0)
+    follower.change(look_seconds=0.0, batch_seconds=0.05, quiet_seconds=3600.0)
     follower.once()
-    postgres.run("CREATE TABLE _orders_old (LIKE orders INCLUDING ALL)")
-    follower.once()
-    batch = follower.plan().number
-    follower.once()
-    assert follower.plan().number == batch
+
+    def batch_of_row(number: int) -> int:
+        postgres.run(f"INSERT INTO orders VALUES ({number}, 'a', 1, now())")
+        until(lambda: len(follower.rows("orders")) > number)
+        return follower.plan().number
+
+    with RunningPipeline(follower.pipeline()) as running:
+        postgres.run("CREATE TABLE _orders_old (LIKE orders INCLUDING ALL)")
+        batches = [batch_of_row(number) for number in range(4)]
+        running.stop()
+        running.wait(60)
+    assert batches == [batches[0] + number for number in range(4)]
     assert list(follower.states()) == ["orders"]
     follower.check("orders")
 
@@ -578,6 +590,55 @@ def test_a_rename_that_is_undone_after_a_look(
     until(lambda: any(row["id"] == 4 for row in follower.rows("events")))
     assert looking.read == set()
     follower.check("events")
+
+
+class _ChangedMeanwhile(PostgresSource):
+    """A source that changes between the questions of a look.
+
+    Attributes:
+        changes: What changes it, once.
+    """
+
+    changes: ClassVar[list[Callable[[], None]]] = []
+
+    def tables(
+        self,
+        wanted: Collection[TableName] | None = None,
+        *,
+        mapping: Collection[str] = (),
+        without_key: bool = False,
+    ) -> Tables:
+        tables = super().tables(wanted, mapping=mapping, without_key=without_key)
+        self._change()
+        return tables
+
+    def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
+        unlogged = super().unlogged(tables)
+        self._change()
+        return unlogged
+
+    def _change(self) -> None:
+        while self.changes:
+            self.changes.pop()()
+
+
+def test_a_rename_between_the_questions_of_a_look(
+    postgres: PostgresDatabase, follower: Follower
+) -> None:
+    postgres.run(EVENTS, "INSERT INTO events VALUES (1, 'a')")
+    follower.once()
+    follower.change(look_seconds=0.0, batch_seconds=0.05)
+    connect_to = partial(_ChangedMeanwhile, follower.address, follower.settings.name)
+    pipeline = Pipeline(follower.lake, connect_to, follower.settings, follower.executor)
+    pipeline.progress = progress = ReadTables()
+    with RunningPipeline(pipeline) as running:
+        rename = partial(postgres.run, "ALTER TABLE events RENAME TO others")
+        _ChangedMeanwhile.changes.append(rename)
+        _LookingPipeline(follower, running, progress.tables).finds("others")
+        running.stop()
+        running.wait(60)
+    assert progress.tables == set()
+    follower.check("others")
 
 
 @pytest.mark.parametrize("later", ["", "ALTER TABLE t ADD COLUMN c TEXT"])

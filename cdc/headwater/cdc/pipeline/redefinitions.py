@@ -49,14 +49,15 @@ class RedefinitionWatch:
         """Ask for the definitions, unless the log has statements or they were asked for lately."""
         if self._source.logs_statements or self._found is not None or monotonic() < self._next:
             return
+        followed = {name for name, state in states.items() if state.is_followed}
+        # Before the tables: one that is renamed in between has left its name, not the publication.
+        self._unlogged = self._source.unlogged(followed)
         tables = self._source.tables(
             mapping=self._settings.type_mapping, without_key=self._settings.appends
         )
         self._found = {table.name: table for table in tables.followed}
         rejected = (finding.table for finding in tables.findings)
         self._rejected = frozenset(name for name in rejected if name is not None)
-        followed = {name for name, state in states.items() if state.is_followed}
-        self._unlogged = self._source.unlogged(followed & self._found.keys())
         self._settled = self._source.position()
 
     @property
