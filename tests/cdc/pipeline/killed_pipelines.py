@@ -94,6 +94,8 @@ class Writer:
         database: Its database.
         statements: Gives the next transaction's statements.
         seed: Of the random numbers that it is given.
+        pause_seconds: How long it pauses after each transaction, so that a pipeline whose batches
+            are slow keeps up.
     """
 
     def __init__(
@@ -102,10 +104,11 @@ class Writer:
         database: str,
         statements: Callable[[random.Random], list[str]],
         seed: int,
+        pause_seconds: float = 0.0,
     ) -> None:
         self._address, self._database = address, database
         self._statements, self._random = statements, random.Random(seed)
-        self._stop = Event()
+        self._stop, self._pause_seconds = Event(), pause_seconds
         self.transactions = 0
         self.errors: list[str] = []
         self._thread = Thread(target=self._write, daemon=True)
@@ -120,7 +123,7 @@ class Writer:
 
     def _write(self) -> None:
         server: MySQLServer | None = None
-        while not self._stop.is_set():
+        while not self._stop.wait(self._pause_seconds):
             try:
                 if server is None:
                     server = MySQLServer(self._address)

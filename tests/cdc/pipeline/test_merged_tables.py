@@ -263,6 +263,7 @@ def test_all_of_them_change_while_rows_are_read(
             f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES {rows}"
         )
     follower.change(layout=WITH_THIRD, range_rows=100, batch_seconds=0.1)
+    follower.change(task_rows=1000, task_bytes=1 << 20)
 
     def statements(values: random.Random) -> list[str]:
         name, key = values.choice(names), values.randrange(1500)
@@ -273,7 +274,7 @@ def test_all_of_them_change_while_rows_are_read(
             f"TRUNCATE TABLE {name}" if truncates else f"DELETE FROM {name} WHERE id = {key}",
         ]
 
-    with Writer(origin.address, origin.database, statements, seed) as writer:
+    with Writer(origin.address, origin.database, statements, seed, 0.01) as writer:
         follower.once()
         follower.resnapshot("o2")
         follower.once()

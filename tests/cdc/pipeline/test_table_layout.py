@@ -223,6 +223,7 @@ def test_keys_move_while_rows_are_read(origin: Origin, follower: Follower, seed:
     rows = ", ".join(f"({key}, '2024-01-{key % 28 + 1}', 'v')" for key in range(3000))
     origin.run(TABLE, f"INSERT INTO t VALUES {rows}")
     follower.change(layout=BY_DAY, range_rows=200, task_rows=200, batch_seconds=0.1)
+    follower.change(task_bytes=1 << 20)
 
     def statements(values: random.Random) -> list[str]:
         key, day = values.randrange(4000), values.randrange(1, 29)
@@ -234,7 +235,7 @@ def test_keys_move_while_rows_are_read(origin: Origin, follower: Follower, seed:
             "COMMIT",
         ]
 
-    with Writer(origin.address, origin.database, statements, seed) as writer:
+    with Writer(origin.address, origin.database, statements, seed, 0.01) as writer:
         follower.once()
         follower.resnapshot("t")
         follower.once()

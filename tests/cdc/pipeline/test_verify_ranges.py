@@ -120,6 +120,7 @@ def test_a_difference_among_many_changes_is_found(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         "INSERT INTO t SELECT seq, 0 FROM seq_1_to_40000",
     )
+    follower.change(task_rows=5000, task_bytes=1 << 20)
     follower.once()
     lies = [7, 20_001, 39_990]
     follower.lake.table("lake.t").write({"id": lies, "v": [-1, -1, -1]})
