@@ -7,14 +7,10 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from tests.certificates import write_certificate
 
 from headwater.client.rest import RestCatalog
 from headwater.storage.errors import OutcomeUnknown, Unavailable
@@ -22,35 +18,16 @@ from headwater.storage.errors import OutcomeUnknown, Unavailable
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for this machine that vouches for itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(address, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path / "server.pem"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return file
+    """A certificate for this machine that vouches for itself; its key is beside it."""
+    write_certificate(tmp_path, "server")
+    return tmp_path / "server.pem"
 
 
 @pytest.fixture
 def server(certificate: Path) -> Iterator[tuple[str, list[bytes]]]:
     """The address of a server behind HTTPS, and what it was sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     received: list[bytes] = []
 
     def serve(listener: socket.socket) -> None:

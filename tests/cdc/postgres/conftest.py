@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
+from tests.cdc.postgres.certificates import encrypted_postgresql_server
 from tests.cdc.task_executors import chosen_executor, with_small_tasks
 from tests.conftest import postgresql_server
 
@@ -171,9 +171,7 @@ def logical_server() -> Iterator[str]:
 def encrypted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Such a server, whose connections are encrypted, so that libpq reads its log."""
     folder = tmp_path_factory.mktemp("certificates")
-    write_certificate(folder, "server", HOST)
-    with postgresql_server(*_SETTINGS) as url:
-        encrypt(f"{url}/postgres", folder, "server")
+    with encrypted_postgresql_server(folder, *_SETTINGS) as url:
         yield url
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
+from tests.cdc.postgres.certificates import encrypt
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase
+from tests.certificates import HOST, write_certificate
 from tests.conftest import postgresql_server
 
 from headwater.cdc.postgres.server import Address, PostgresServer
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.postgresql
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with certificates of the server, of another server, and of a client."""
     folder = tmp_path_factory.mktemp("certificates")
-    write_certificate(folder, "server", HOST)
-    write_certificate(folder, "other", HOST)
-    write_certificate(folder, "client", HOST)
+    write_certificate(folder, "server")
+    write_certificate(folder, "other")
+    write_certificate(folder, "client")
     return folder
 
 

@@ -6,11 +6,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
-from tests.cdc.postgres.certificates import HOST, encrypt, write_certificate
+from tests.cdc.postgres.certificates import encrypted_postgresql_server
 from tests.cdc.postgres.conftest import PostgresDatabase
 from tests.cdc.postgres.logs import LIMITS, SourceLog, contents, name, source_log
 from tests.conftest import postgresql_programs, postgresql_server
@@ -25,10 +26,8 @@ pytestmark = pytest.mark.postgresql
 @pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceLog]:
     """The log of a server that may be restarted."""
-    with postgresql_server("wal_level=logical", "synchronous_commit=on") as url:
-        if request.param:
-            write_certificate(tmp_path, "server", HOST)
-            encrypt(f"{url}/postgres", tmp_path, "server")
+    server = partial(encrypted_postgresql_server, tmp_path) if request.param else postgresql_server
+    with server("wal_level=logical", "synchronous_commit=on") as url:
         with psycopg.connect(f"{url}/postgres", autocommit=True) as connection:
             database = PostgresDatabase(f"{url}/postgres", "postgres", connection)
             database.run("CREATE TABLE t (id int PRIMARY KEY)")
