@@ -262,8 +262,9 @@ def test_all_of_them_change_while_rows_are_read(
         origin.run(
             f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES {rows}"
         )
-    follower.change(layout=WITH_THIRD, range_rows=100, batch_seconds=0.1)
-    follower.change(task_rows=1000, task_bytes=1 << 20)
+    follower.change(
+        layout=WITH_THIRD, range_rows=100, task_rows=1000, task_bytes=1 << 20, batch_seconds=0.1
+    )
 
     def statements(values: random.Random) -> list[str]:
         name, key = values.choice(names), values.randrange(1500)

@@ -222,8 +222,9 @@ def test_other_keys_at_a_later_start_are_rejected(origin: Origin, follower: Foll
 def test_keys_move_while_rows_are_read(origin: Origin, follower: Follower, seed: int) -> None:
     rows = ", ".join(f"({key}, '2024-01-{key % 28 + 1}', 'v')" for key in range(3000))
     origin.run(TABLE, f"INSERT INTO t VALUES {rows}")
-    follower.change(layout=BY_DAY, range_rows=200, task_rows=200, batch_seconds=0.1)
-    follower.change(task_bytes=1 << 20)
+    follower.change(
+        layout=BY_DAY, range_rows=200, task_rows=200, task_bytes=1 << 20, batch_seconds=0.1
+    )
 
     def statements(values: random.Random) -> list[str]:
         key, day = values.randrange(4000), values.randrange(1, 29)

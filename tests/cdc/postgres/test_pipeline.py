@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
 
 import pytest
 from tests.cdc.pipeline.test_interruptions import ends_after_alter
 from tests.cdc.postgres.conftest import Follower, PostgresDatabase, ReadTables
 from tests.cdc.waiting import until
 
-from headwater.cdc.model.tables import Finding, TableName
-from headwater.cdc.pipeline.pipeline import Pipeline
+from headwater.cdc.model.tables import TableName
 from headwater.cdc.pipeline.progress import ProgressLog
 from headwater.cdc.pipeline.settings import OnDrop, TablesWithoutKey
 from headwater.cdc.pipeline.state import TablePhase, TableState
@@ -20,7 +17,6 @@ from headwater.cdc.postgres.source import PostgresSource
 from headwater.cdc.postgres.types import TypeMapping
 from headwater.cdc.service.running import RunningPipeline
 from headwater.cdc.service.verify import verify
-from headwater.cdc.source.reads import Tables
 from headwater.storage.errors import Invalid
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.schema.change import SetOption
@@ -592,52 +588,28 @@ def test_a_rename_that_is_undone_after_a_look(
     follower.check("events")
 
 
-class _ChangedMeanwhile(PostgresSource):
-    """A source that changes between the questions of a look.
-
-    Attributes:
-        changes: What changes it, once.
-    """
-
-    changes: ClassVar[list[Callable[[], None]]] = []
-
-    def tables(
-        self,
-        wanted: Collection[TableName] | None = None,
-        *,
-        mapping: Collection[str] = (),
-        without_key: bool = False,
-    ) -> Tables:
-        tables = super().tables(wanted, mapping=mapping, without_key=without_key)
-        self._change()
-        return tables
-
-    def unlogged(self, tables: Collection[TableName]) -> Mapping[TableName, Finding]:
-        unlogged = super().unlogged(tables)
-        self._change()
-        return unlogged
-
-    def _change(self) -> None:
-        while self.changes:
-            self.changes.pop()()
-
-
-def test_a_rename_between_the_questions_of_a_look(
-    postgres: PostgresDatabase, follower: Follower
+@pytest.mark.parametrize("question", ["tables", "unlogged"])
+def test_a_rename_before_a_question_of_a_look(
+    postgres: PostgresDatabase,
+    follower: Follower,
+    looking: _LookingPipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
 ) -> None:
-    postgres.run(EVENTS, "INSERT INTO events VALUES (1, 'a')")
-    follower.once()
-    follower.change(look_seconds=0.0, batch_seconds=0.05)
-    connect_to = partial(_ChangedMeanwhile, follower.address, follower.settings.name)
-    pipeline = Pipeline(follower.lake, connect_to, follower.settings, follower.executor)
-    pipeline.progress = progress = ReadTables()
-    with RunningPipeline(pipeline) as running:
-        rename = partial(postgres.run, "ALTER TABLE events RENAME TO others")
-        _ChangedMeanwhile.changes.append(rename)
-        _LookingPipeline(follower, running, progress.tables).finds("others")
-        running.stop()
-        running.wait(60)
-    assert progress.tables == set()
+    """Of two questions, one has an answer of before it."""
+    ask = getattr(PostgresSource, question)
+    changes = ["ALTER TABLE events RENAME TO others"]
+
+    def change_and_ask(*arguments: object, **options: object) -> object:
+        while changes:
+            postgres.run(changes.pop())
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(PostgresSource, question, change_and_ask)
+    looking.finds("others")
+    postgres.run("INSERT INTO others VALUES (3, 'c')")
+    looking.writes("others", 1, 2, 3)
+    assert looking.read == set()
     follower.check("others")
 
 
