@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.files.local import local_path
 from headwater.storage.manifest.data_file import DataFile, FileSource
 from headwater.storage.rows.binary_row import EMPTY_ROW, deserialize_row
 from headwater.storage.rows.bucket import bucket_numbers
 from headwater.storage.rows.partition import bucket_directory, partition_values
+from headwater.storage.runtime import SYSTEM_RUNTIME
+from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.data_type import parse_type
+from headwater.storage.write.assign.postponed import POSTPONED
 from headwater.storage.write.table_writer import CommitMessage, SequenceNumbers, TableWriter
 
 if TYPE_CHECKING:
@@ -25,6 +34,10 @@ if TYPE_CHECKING:
 
 BIGINT = parse_type("BIGINT NOT NULL")
 COLUMNS = [("id", "BIGINT NOT NULL"), ("name", "STRING"), ("v", "INT")]
+UNORDERED = [
+    pa.table({"id": np.random.default_rng(seed).integers(0, 10**6, size), "name": ["n"] * size})
+    for seed, size in enumerate((12_000, 8000))
+]
 
 
 def write(
@@ -176,6 +189,73 @@ def test_memory_is_bounded_by_flushing_and_order_survives(new_table: NewTable) -
     }
     spans = sorted((f.min_sequence_number, f.max_sequence_number) for f in message.new_files)
     assert all(a[1] < b[0] for a, b in itertools.pairwise(spans))
+
+
+@pytest.mark.parametrize("keys", [["id"], ["name"], ["name", "id"]])
+@pytest.mark.parametrize("order", ["ascending", "repeated", "swapped", "unsorted"])
+def test_rows_are_written_alike_in_parts_and_as_one(
+    new_table: NewTable, keys: list[str], order: str
+) -> None:
+    columns = [("id", "BIGINT NOT NULL"), ("name", "STRING NOT NULL"), ("v", "INT")]
+    table = new_table(columns, primary_keys=keys, options={"bucket": "1"})
+    numbers = np.arange(30_000)
+    if order == "repeated":
+        # The last key of a part is the first one of the next.
+        numbers[10_000:] -= 1
+    elif order == "swapped":
+        numbers[9_999:10_001] = numbers[9_999:10_001][::-1]
+    elif order == "unsorted":
+        numbers[15_000:16_000] = numbers[15_000:16_000][::-1]
+    names = [f"name {number:09}" for number in numbers.tolist()]
+    rows = pa.table({"id": numbers, "name": names, "v": np.arange(30_000, dtype=np.int32)})
+    parts = [rows.slice(start, 10_000) for start in range(0, 30_000, 10_000)]
+    (whole,), (divided,) = write(table, rows), write(table, *parts)
+    (file,), (other,) = whole.new_files, divided.new_files
+    assert content(table, divided, other).equals(content(table, whole, file))
+    assert content(table, divided, other).column("id").to_pylist() == sorted(set(numbers.tolist()))
+    other = replace(other, file_name=file.file_name, file_size=file.file_size)
+    assert replace(other, creation_time=file.creation_time) == file
+
+
+def test_rows_that_are_in_order_are_not_copied_to_be_written(new_table: NewTable) -> None:
+    table = new_table(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
+    storage = replace(table.storage, runtime=SYSTEM_RUNTIME)
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        ascending, descending = processes.map(peak_of_writing, [storage] * 2, [1, -1])
+    # Sorting copies all rows, and to gather them before would be another copy.
+    assert ascending < descending / 2
+
+
+def peak_of_writing(storage: TableStorage, step: int) -> int:
+    """The most bytes that Arrow holds in a process that writes 20 MB of rows in parts."""
+    rows = pa.table({"id": np.arange(200_000)[::step], "name": ["x" * 100] * 200_000})
+    writer = TableWriter(storage, max_sequence_numbers={})
+    for start in range(0, 200_000, 20_000):
+        writer.write(rows.slice(start, 20_000))
+    writer.finish()
+    return int(pa.default_memory_pool().max_memory())
+
+
+def test_large_parts_keep_their_order_in_a_table_without_a_key(new_table: NewTable) -> None:
+    table = new_table(COLUMNS)
+    (message,) = write(table, *UNORDERED)
+    (file,) = message.new_files
+    stored = content(table, message, file).select(["id", "name"])
+    assert stored.equals(pa.concat_tables(UNORDERED).cast(stored.schema))
+
+
+def test_large_parts_keep_their_order_where_buckets_are_postponed(new_table: NewTable) -> None:
+    options = {"bucket": str(POSTPONE_BUCKET)}
+    table = new_table(COLUMNS, primary_keys=["id"], options=options)
+    writer = TableWriter(table.storage, max_sequence_numbers={}, assigner=POSTPONED)
+    for part in UNORDERED:
+        writer.write(part)
+    (message,) = writer.finish()
+    (file,) = message.new_files
+    directory = bucket_directory(table.storage, message.partition, message.bucket)
+    with Path(local_path(f"{directory}/{file.file_name}")).open("rb") as stored:
+        rows = pa.Table.from_pylist(list(fastavro.reader(stored)))
+    assert rows.column("id").to_pylist() == pa.concat_tables(UNORDERED).column("id").to_pylist()
 
 
 def test_the_last_of_two_writes_wins_within_one_file(new_table: NewTable) -> None:

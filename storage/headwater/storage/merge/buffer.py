@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,9 +11,9 @@ from headwater.storage.merge.engine import PickingEngine, RowGroups
 from headwater.storage.merge.groups import groups_of_rows
 from headwater.storage.merge.rules import MergeRules, added_rows
 from headwater.storage.rows.gather import take_rows
-from headwater.storage.rows.ordering import argsort
+from headwater.storage.rows.ordering import Comparable, argsort
 
-__all__ = ["merge_rows", "sort_rows"]
+__all__ = ["is_sorted_run", "merge_rows", "sort_rows"]
 
 
 def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
@@ -57,6 +59,27 @@ def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     result[shared] = rows.num_rows + np.arange(len(groups.firsts))
     computed = pa.RecordBatch.from_arrays(merged.columns, schema=rows.schema)
     return take_rows([rows, computed], result)
+
+
+def is_sorted_run(batches: Sequence[pa.RecordBatch], rules: MergeRules) -> bool:
+    """Whether rows are a sorted run as they are, which `merge_rows` would not change.
+
+    Args:
+        batches: The rows, with the table's columns and ``_VALUE_KIND``.
+        rules: The table's rules for merging.
+    """
+    if rules.ignore_delete and any(added_rows(batch) is not None for batch in batches):
+        return False
+    keys = [[batch.column(name) for name in rules.keys] for batch in batches if batch.num_rows]
+    encoding = rules.key_order.encoding(keys)
+    last: Comparable | None = None
+    for columns in keys:
+        encoded = rules.key_order.encode(columns, encoding)
+        follows = last is None or bool(np.greater(encoded[:1], last).all())
+        if not follows or not bool(np.all(np.greater(encoded[1:], encoded[:-1]))):
+            return False
+        last = encoded[-1:]
+    return True
 
 
 def sort_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ __all__ = [
     "Numbers",
     "Placement",
     "distribute",
+    "gathered",
     "partition_codes",
 ]
 
@@ -65,6 +66,12 @@ class BucketRows:
         """Its rows."""
         return int(self._ends[number] - self._starts[number])
 
+    def gather(self) -> None:
+        """Bring the rows into one chunk: their parts are given up as they are copied."""
+        held = [self._table]
+        del self._table
+        self._table = pa.Table.from_batches(gathered(held))
+
     def rows(self, number: int) -> pa.Table:
         """Its rows, copied unless there is but one bucket."""
         if self._order is None:
@@ -78,7 +85,8 @@ def distribute(storage: TableStorage, rows: pa.Table, place: Placement) -> Bucke
 
     Args:
         storage: The table.
-        rows: At least one row, with the table's columns in their Arrow forms, in one chunk.
+        rows: At least one row, with the table's columns in their Arrow forms. In several chunks
+            they are to be gathered before those of one of several buckets are taken.
         place: Finds their buckets.
     """
     partitions, codes = partition_codes(rows, storage.schema.partition_fields)
@@ -97,6 +105,24 @@ def distribute(storage: TableStorage, rows: pa.Table, place: Placement) -> Bucke
     order = np.argsort(small, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(names)))
     return BucketRows(rows, names, order, ends)
+
+
+def gathered(tables: list[pa.Table]) -> list[pa.RecordBatch]:
+    """The rows of some tables, which are taken from the list, in as few batches as can be.
+
+    Each column is copied when those before it have given up their parts: all columns at once would
+    take twice the memory.
+    """
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    schema, columns = whole.schema, whole.columns
+    del whole
+    for at, column in enumerate(columns):
+        columns[at] = None
+        columns[at] = column.combine_chunks()
+        del column
+    batches: list[pa.RecordBatch] = pa.table(columns, schema=schema).to_batches()
+    return batches
 
 
 def partition_codes(rows: pa.Table, fields: tuple[DataField, ...]) -> tuple[list[bytes], Codes]:

@@ -22,11 +22,11 @@ from headwater.storage.files.layout import POSTPONE_BUCKET
 from headwater.storage.formats.system_columns import KIND_FIELD, SEQUENCE_FIELD
 from headwater.storage.index.index_file import IndexFileMeta
 from headwater.storage.manifest.data_file import DataFile
-from headwater.storage.merge.buffer import merge_rows, sort_rows
+from headwater.storage.merge.buffer import is_sorted_run, merge_rows, sort_rows
 from headwater.storage.merge.rules import MergeRules
 from headwater.storage.options import ChangelogProducer
 from headwater.storage.rows.by_bucket import Bucket
-from headwater.storage.rows.distribute import BucketRows, distribute
+from headwater.storage.rows.distribute import BucketRows, distribute, gathered
 from headwater.storage.rows.ingest import TabularData, arrow_table, coerce
 from headwater.storage.rows.kinds import take_row_kinds
 from headwater.storage.schema.blob_columns import columns_in_blob_files, managed_blob_columns
@@ -51,6 +51,10 @@ SequenceNumbers = Mapping[tuple[bytes, int], int] | Callable[[bytes, int], int]
 _OPEN_FILES = 4
 # Above so many buckets at once, a full buffer writes the fullest and keeps the others.
 _FEW_BUCKETS = 32
+# Text of so many bytes is in one batch of Arrow's; there may not be more in it.
+_MAX_BATCH_BYTES = 1 << 31
+# Smaller parts are faster to gather than to write one by one.
+_MIN_PART_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -329,14 +333,33 @@ class TableWriter:
     def _flush(self, *, everything: bool) -> None:
         if not self._buffer:
             return
-        batches = _gathered(self._buffer)
         self._buffered_bytes = 0
-        for batch in batches:
-            # More than one only if their text is too large for Arrow to hold in one.
-            self._flush_batch(pa.Table.from_batches([batch]), everything or len(batches) > 1)
+        if sum(part.nbytes for part in self._buffer) < _MAX_BATCH_BYTES:
+            rows = pa.concat_tables(self._buffer)
+            self._buffer.clear()
+            groups = distribute(self._storage, rows, self._assigner.place)
+            if len(groups.numbers) == 1 and self._stay_divided(groups.bucket(0), rows):
+                self._write_bucket(groups.bucket(0), rows, is_run=True)
+                return
+            del rows
+            groups.gather()
+            self._write_groups(groups, everything)
+            return
+        # Text may be too large for Arrow to hold in one batch.
+        for batch in gathered(self._buffer):
+            rows = pa.Table.from_batches([batch])
+            self._write_groups(distribute(self._storage, rows, self._assigner.place), True)
 
-    def _flush_batch(self, rows: pa.Table, everything: bool) -> None:
-        groups = distribute(self._storage, rows, self._assigner.place)
+    def _stay_divided(self, bucket: Bucket, rows: pa.Table) -> bool:
+        """Whether rows of one bucket are written in their parts: to gather them is to copy them."""
+        parts = rows.to_batches()
+        if self._blobs or rows.num_rows < _MIN_PART_ROWS * len(parts):
+            return False
+        if self._rules is None or bucket[1] == POSTPONE_BUCKET:
+            return True
+        return not self._changelog and is_sorted_run(parts, self._rules)
+
+    def _write_groups(self, groups: BucketRows, everything: bool) -> None:
         chosen = groups.numbers if everything else _fullest(groups)
         for number in chosen:
             self._write_bucket(groups.bucket(number), groups.rows(number))
@@ -347,7 +370,7 @@ class TableWriter:
             self._buffer.append(rest)
             self._buffered_bytes = rest.nbytes
 
-    def _write_bucket(self, bucket: Bucket, rows: pa.Table) -> None:
+    def _write_bucket(self, bucket: Bucket, rows: pa.Table, *, is_run: bool = False) -> None:
         if bucket[1] == POSTPONE_BUCKET:
             # In the order of writing, without numbers: a compaction gives them.
             unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
@@ -366,14 +389,16 @@ class TableWriter:
         rows = rows.append_column(SEQUENCE_FIELD.name, pa.array(numbers))
         assert self._rules is not None
         written = self._written.setdefault(bucket, _Written())
-        # One batch, unless the rows' text is too large for Arrow to hold in one.
+        if is_run:
+            written.new_files += self._write_files(bucket, rows)
+            return
         for batch in rows.to_batches():
             if self._changelog:
-                changes = sort_rows(batch, self._rules)
+                changes = pa.Table.from_batches([sort_rows(batch, self._rules)])
                 written.changelog_files += self._write_files(bucket, changes, changelog=True)
             # After the merge: a value that is superseded is not stored.
             merged = self._with_descriptors(bucket, merge_rows(batch, self._rules))
-            written.new_files += self._write_files(bucket, merged)
+            written.new_files += self._write_files(bucket, pa.Table.from_batches([merged]))
 
     def _with_descriptors(self, bucket: Bucket, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows whose values of BLOB columns, in a primary-key table, are in packs."""
@@ -386,11 +411,11 @@ class TableWriter:
         return stored
 
     def _write_files(
-        self, bucket: Bucket, rows: pa.RecordBatch, *, changelog: bool = False
+        self, bucket: Bucket, rows: pa.Table, *, changelog: bool = False
     ) -> list[DataFile]:
         writer = DataFileWriter(self._storage, *bucket, changelog=changelog)
         self._finished.append(writer)
-        writer.write(pa.Table.from_batches([rows]))
+        writer.write(rows)
         return writer.finish()
 
     def _write_open(self, bucket: Bucket, rows: pa.Table, first: int = 0) -> None:
@@ -431,24 +456,6 @@ class TableWriter:
                 last = known.get(bucket, -1) if isinstance(known, Mapping) else known(*bucket)
             self._next_sequence[bucket] = last + 1
         return self._next_sequence[bucket]
-
-
-def _gathered(tables: list[pa.Table]) -> list[pa.RecordBatch]:
-    """The rows of some tables, which are taken from the list, in as few batches as can be.
-
-    Each column is copied when those before it have given up their parts: all columns at once would
-    take twice the memory.
-    """
-    whole = pa.concat_tables(tables)
-    tables.clear()
-    schema, columns = whole.schema, whole.columns
-    del whole
-    for at, column in enumerate(columns):
-        columns[at] = None
-        columns[at] = column.combine_chunks()
-        del column
-    batches: list[pa.RecordBatch] = pa.table(columns, schema=schema).to_batches()
-    return batches
 
 
 def _fullest(groups: BucketRows) -> list[int]:
