@@ -14,12 +14,14 @@ from pathlib import Path
 from shutil import rmtree
 from threading import Event, Thread
 
+import numpy as np
 import psycopg
 
 from benchmarks.engine.turns import Run, Side, ask, in_turns, interpreter, one_by_one
 from benchmarks.measurement import Measurement
 from benchmarks.rest.postgresql import postgresql
 from headwater.cdc.postgres.log_stream import LogStream
+from headwater.cdc.postgres.messages import BODY_AT
 from headwater.cdc.postgres.positions import LogPosition
 from headwater.cdc.postgres.server import Address
 from headwater.cdc.postgres.slots import LogSource, create_slot
@@ -59,8 +61,7 @@ _MAX_AT_ONCE, _MIN_INSERTS = 100_000, 20
 _COMMITS = 4
 # A batch ends with the transaction that reaches its limit: a bit less than a quarter ends in time.
 _SHARE = 0.9
-# Before each message: what it is, two positions and a time.
-_HEADER_BYTES, _INSERT = 25, ord("I")
+_INSERT = ord("I")
 _WAIT_SECONDS = 1.0
 _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 
@@ -190,10 +191,10 @@ class PostgresCapture:
             stream.report()
             if chunk is None:
                 continue
-            start = 0
-            for size in chunk.sizes:
-                rows += size > _HEADER_BYTES and chunk.data[start + _HEADER_BYTES] == _INSERT
-                start += size
+            starts = np.append(0, chunk.ends[:-1])
+            kinds = np.frombuffer(chunk.data, np.uint8)[starts + BODY_AT]
+            has_body = chunk.ends - starts > BODY_AT
+            rows += int(((kinds == _INSERT) & has_body).sum())
 
     # Sides --------------------------------------------------------------------------------------
 

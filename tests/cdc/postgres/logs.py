@@ -128,9 +128,11 @@ def contents(batches: Iterable[LogBatch], table: str) -> Contents:
     return result
 
 
-def plain_rows(run: LogTableRows) -> Iterator[tuple[RowKind, Row]]:
+def plain_rows(
+    run: LogTableRows, source_type: str = "text", type_: AtomicType = STRING
+) -> Iterator[tuple[RowKind, Row]]:
     """The rows with their kinds; values that the log leaves out are not in them."""
-    columns = [SourceColumn(column, "text", STRING) for column in run.columns]
+    columns = [SourceColumn(column, source_type, type_) for column in run.columns]
     for part in run.decoded(SourceTable(run.relation.name, columns), BadDates.FAIL):
         kinds = part.kinds.to_pylist()
         # Arrow does not count the rows of a table without columns.

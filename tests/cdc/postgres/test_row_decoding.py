@@ -6,13 +6,14 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cdc.postgres.logs import Row, as_text, plain_rows
 
 from headwater.cdc.model.tables import TableName
-from headwater.cdc.postgres.log_stream import MessageChunk
+from headwater.cdc.postgres.copy_messages import MessageChunk
 from headwater.cdc.postgres.messages import Kind, Message, RowRun, frame
 from headwater.cdc.postgres.packed_rows import PackedRows
 from headwater.cdc.postgres.relations import (
@@ -22,14 +23,28 @@ from headwater.cdc.postgres.relations import (
     parse_relation,
 )
 from headwater.cdc.postgres.rows import LogTableRows, decode_rows
+from headwater.cdc.postgres.values import lake_values
 from headwater.storage.errors import CorruptData, Unsupported
 from headwater.storage.rows.kinds import RowKind
+from headwater.storage.types.data_type import AtomicType, Root
 
 OID, OTHER_OID = 16_400, 16_500
 NAME = TableName("public", "t")
 PADDING = bytes(64)
+BIGINT = AtomicType(Root.BIGINT)
 INSERT, BEFORE = RowKind.INSERT, RowKind.UPDATE_BEFORE
 AFTER, DELETE = RowKind.UPDATE_AFTER, RowKind.DELETE
+
+
+def wire_message(content: bytes) -> bytes:
+    return b"d" + struct.pack(">I", len(content) + 4) + content
+
+
+def chunk_of(*messages: bytes, slack: int = 0) -> MessageChunk:
+    """Messages in a buffer that has more bytes after them."""
+    ends = np.cumsum([len(message) for message in messages], dtype=np.int64)
+    data = memoryview(b"".join((*messages, PADDING, bytes(slack))))
+    return MessageChunk(data[: ends[-1] + len(PADDING)], ends)
 
 
 class _Unchanged:
@@ -68,7 +83,7 @@ class Change:
             body += tag.encode() + _tuple(self.old)
         if self.new is not None:
             body += b"N" + _tuple(self.new)
-        return b"w" + b"\xff" * 24 + body
+        return wire_message(b"w" + b"\xff" * 24 + body)
 
     def rows(self, relation: Relation) -> list[tuple[RowKind, Row]]:
         """What is to be decoded of it."""
@@ -112,13 +127,12 @@ def relation_of(
     )
 
 
-def packed(messages: Sequence[bytes], slab_bytes: int, chunk: int) -> PackedRows:
+def packed(messages: Sequence[bytes], slab_bytes: int, chunk: int, slack: int = 0) -> PackedRows:
     """The rows of one table among messages, cut into chunks."""
     rows = PackedRows(slab_bytes)
     for first in range(0, len(messages), chunk):
         some = messages[first : first + chunk]
-        data = MessageChunk(b"".join((*some, PADDING)), [len(message) for message in some])
-        for run in frame(data, "the test"):
+        for run in frame(chunk_of(*some, slack=slack), "the test"):
             assert isinstance(run, RowRun)
             if run.oid == OID:
                 rows.add(run)
@@ -126,14 +140,16 @@ def packed(messages: Sequence[bytes], slab_bytes: int, chunk: int) -> PackedRows
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.just("x" * 300)
-WHOLE = st.none() | TEXTS
-PARTIAL = WHOLE | st.just(UNCHANGED)
+VALUES = st.none() | TEXTS
+NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1).map(str)
 
 
 @st.composite
-def changes(draw: st.DrawFn, columns: int, keys: int, is_key: bool) -> Change:
-    whole = st.lists(WHOLE, min_size=columns, max_size=columns)
-    partial = st.lists(PARTIAL, min_size=columns, max_size=columns)
+def changes(
+    draw: st.DrawFn, columns: int, keys: int, is_key: bool, value: st.SearchStrategy[str | None]
+) -> Change:
+    whole = st.lists(value, min_size=columns, max_size=columns)
+    partial = st.lists(value | st.just(UNCHANGED), min_size=columns, max_size=columns)
     kind, tag = draw(st.sampled_from("IUD")), draw(st.sampled_from("OK"))
     if kind == "I":
         return Change(kind, None, draw(whole))
@@ -149,25 +165,49 @@ def changes(draw: st.DrawFn, columns: int, keys: int, is_key: bool) -> Change:
 
 
 @st.composite
-def tables_with_changes(draw: st.DrawFn) -> tuple[Relation, list[Change]]:
+def tables_with_changes(
+    draw: st.DrawFn, value: st.SearchStrategy[str | None] = VALUES
+) -> tuple[Relation, list[Change]]:
     columns = draw(st.sampled_from([0, 1, 2, 3, 5, 9]))
     keys = draw(st.integers(0, columns))
     identity = draw(st.sampled_from([ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL]))
     is_key = identity is ReplicaIdentity.DEFAULT
-    written = draw(st.lists(changes(columns, keys, is_key), max_size=12))
+    written = draw(st.lists(changes(columns, keys, is_key, value), max_size=12))
     return relation_of(columns, keys, identity), written
 
 
-@given(tables_with_changes(), st.integers(1, 500), st.integers(1, 8))
-@example((relation_of(0), [Change("I", None, ())]), 1, 1)
-@example((relation_of(2), [Change("U", ("1", None), ("1", UNCHANGED), is_key=True)]), 1000, 1)
+@given(tables_with_changes(), st.integers(1, 500), st.integers(1, 8), st.integers(0, 500))
+@example((relation_of(0), [Change("I", None, ())]), 1, 1, 0)
+@example((relation_of(2), [Change("U", ("1", None), ("1", UNCHANGED), is_key=True)]), 1000, 1, 0)
 def test_rows_are_decoded_as_they_were_written(
+    table: tuple[Relation, list[Change]], slab_bytes: int, chunk: int, slack: int
+) -> None:
+    relation, written = table
+    rows = packed([change.message() for change in written], slab_bytes, chunk, slack)
+    expected = [row for change in written for row in change.rows(relation)]
+    assert list(plain_rows(LogTableRows(relation, rows, as_text))) == expected
+
+
+@given(tables_with_changes(NUMBERS), st.integers(1, 500), st.integers(1, 8))
+@example(
+    (
+        relation_of(2, 0, ReplicaIdentity.FULL),
+        [Change("I", None, ("1", "2")), Change("U", ("3", "4"), (UNCHANGED, "5"))],
+    ),
+    500,
+    8,
+)
+def test_numbers_are_decoded_as_they_were_written(
     table: tuple[Relation, list[Change]], slab_bytes: int, chunk: int
 ) -> None:
     relation, written = table
     rows = packed([change.message() for change in written], slab_bytes, chunk)
     expected = [row for change in written for row in change.rows(relation)]
-    assert list(plain_rows(LogTableRows(relation, rows, as_text))) == expected
+    decoded = plain_rows(LogTableRows(relation, rows, lake_values), "bigint", BIGINT)
+    assert [
+        (kind, {key: None if value is None else str(value) for key, value in row.items()})
+        for kind, row in decoded
+    ] == expected
 
 
 @given(st.lists(st.sets(st.integers(0, 199), max_size=3), max_size=20))
@@ -256,24 +296,23 @@ def test_rows_that_are_not_of_the_table_are_refused(message: bytes, reason: str)
 def test_unknown_messages_are_refused() -> None:
     """Nothing is passed over: not a prepared transaction, nor one that is streamed."""
     for kind in b"bPKrpScE?":
-        message = b"w" + bytes(24) + bytes([kind]) + bytes(20)
-        chunk = MessageChunk(message + PADDING, [len(message)])
+        message = wire_message(b"w" + bytes(24) + bytes([kind]) + bytes(20))
         with pytest.raises(Unsupported, match="is not known"):
-            list(frame(chunk, "the test"))
+            list(frame(chunk_of(message), "the test"))
 
 
 def test_the_end_of_a_transaction_that_was_rolled_back() -> None:
     """PostgreSQL 18 sends it also where it has sent no rows of the transaction."""
-    message = b"w" + bytes(24) + b"A" + bytes(8)
-    (aborted,) = frame(MessageChunk(message + PADDING, [len(message)]), "the test")
+    message = wire_message(b"w" + bytes(24) + b"A" + bytes(8))
+    (aborted,) = frame(chunk_of(message), "the test")
     assert isinstance(aborted, Message)
     assert aborted.kind == Kind.STREAM_ABORT
 
 
 def test_a_message_of_another_stream_is_refused() -> None:
-    for message in (b"d" + bytes(40), b"w" + bytes(24)):
+    for content in (b"d" + bytes(40), b"w" + bytes(24)):
         with pytest.raises(CorruptData, match="the test sent a message"):
-            list(frame(MessageChunk(message + PADDING, [len(message)]), "the test"))
+            list(frame(chunk_of(wire_message(content)), "the test"))
 
 
 @given(
@@ -295,8 +334,8 @@ def test_descriptions_of_tables_are_read_as_they_were_written(
     body += struct.pack(">H", len(columns))
     for column, type_oid, modifier, is_key in columns:
         body += bytes([is_key]) + column.encode() + b"\0" + struct.pack(">Ii", type_oid, modifier)
-    message = b"w" + bytes(24) + body
-    (found,) = frame(MessageChunk(message + PADDING, [len(message)]), "the test")
+    message = wire_message(b"w" + bytes(24) + body)
+    (found,) = frame(chunk_of(message), "the test")
     assert isinstance(found, Message)
     relation = parse_relation(found.body)
     assert relation == Relation(

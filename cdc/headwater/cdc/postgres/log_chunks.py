@@ -8,7 +8,9 @@ from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
-from headwater.cdc.postgres.log_stream import LogStream, MessageChunk
+from headwater.cdc.postgres.copy_messages import MessageChunk
+from headwater.cdc.postgres.log_stream import LogStream
+from headwater.cdc.postgres.packed_rows import SlabBytes
 from headwater.cdc.source.disk_buffer import DiskBuffer
 from headwater.storage.errors import HeadwaterError, Unavailable
 
@@ -55,7 +57,7 @@ class LogChunks:
         self._stream.close()
         self._buffer.close()
 
-    def store(self, data: bytearray) -> bytearray | memoryview:
+    def store(self, data: SlabBytes) -> SlabBytes:
         """Keep bytes of rows until their batch is committed."""
         return data if self.kept < self._memory_bytes else self._buffer.store(data)
 

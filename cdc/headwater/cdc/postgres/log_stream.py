@@ -1,22 +1,33 @@
 """The log of a server as it sends it to a logical replica.
 
-psycopg's wrapper of libpq has what that needs, although psycopg has no replication of its own.
+psycopg's wrapper of libpq connects and begins, although psycopg has no replication of its own.
 Sources: the pages "Streaming Replication Protocol" and "Logical Streaming Replication Protocol" of
 PostgreSQL's documentation, ``walsender.c``, ``logical.c``.
 """
 
 from __future__ import annotations
 
+import fcntl
 import select
 import struct
+import termios
 import time
+from array import array
 from time import monotonic
-from typing import NamedTuple
 
+import numpy as np
 import psycopg
 from psycopg import conninfo, pq
 
-from headwater.cdc.columns.gather import PADDING
+from headwater.cdc.postgres.copy_messages import (
+    CHUNK_BYTES,
+    HEAD_BYTES,
+    CopyMessages,
+    MessageChunk,
+    ServerFailure,
+    begin_copy,
+    result_failure,
+)
 from headwater.cdc.postgres.positions import LogPosition, lsn_text
 from headwater.cdc.postgres.server import (
     NO_TRANSACTION_TIMEOUT,
@@ -35,20 +46,19 @@ from headwater.storage.errors import (
     Unavailable,
 )
 
-__all__ = ["LogStream", "MessageChunk", "meaning"]
+__all__ = ["LogStream", "meaning"]
 
 # A server that waits less for a sign of its replica ends connections that are well.
 _DEFAULTS = "-c wal_sender_timeout=60s"
 # More often than a server asks that waits for 30 s at least; one that waits less asks.
 _STATUS_SECONDS = 5.0
-_CHUNK_BYTES = 1 << 20
-# The server sends row by row, as fast as it decodes them. So long they gather before they are read.
-_GATHER_SECONDS = 0.02
+# The server sends row by row, as fast as it decodes them. So long they gather, and so long is each
+# pause, after which a socket of few bytes may be full.
+_GATHER_SECONDS, _PAUSE_SECONDS = 0.02, 0.002
 _KEEPALIVE_BYTES = 18
 _KEEPALIVE = ord("k")
 # The kind, what was written, flushed and applied, the time, and whether an answer is asked for.
 _STATUS = struct.Struct(">cQQQqB")
-_PADDING = bytes(PADDING)
 _UNDEFINED_OBJECT = "42704"
 _IN_USE = "55006"
 _NOT_READY = "55000"
@@ -67,18 +77,6 @@ _REJECTIONS = (
     "permission denied",
     "authentication",
 )
-
-
-class MessageChunk(NamedTuple):
-    """Messages of a stream, one after the other.
-
-    Attributes:
-        data: The messages' bytes, and those that `LogBytes` needs after them.
-        sizes: How many bytes each message has.
-    """
-
-    data: bytes
-    sizes: list[int]
 
 
 class LogStream:
@@ -105,17 +103,21 @@ class LogStream:
         try:
             self._allow_time()
             self._check_log(source)
-            self._begin(source.publication)
+            self._messages = self._begin(source.publication)
+        except ServerFailure as error:
+            self._connection.finish()
+            raise self._failure(error) from error
         except HeadwaterError:
-            self.close()
+            self._connection.finish()
             raise
         self._poll = select.poll()
         self._poll.register(self._connection.socket, select.POLLIN)
         self._reported, self._must_report = 0.0, True
-        self.ended = False
+        self._waiting = array("i", [0])
 
     def close(self) -> None:
         """End the connection; the slot is free when the server sees that."""
+        self._messages.close()
         self._connection.finish()
 
     def __enter__(self) -> LogStream:
@@ -123,6 +125,11 @@ class LogStream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has ended its log, as it is shut down."""
+        return self._messages.ended
 
     @property
     def server_process(self) -> int:
@@ -156,28 +163,25 @@ class LogStream:
             return
         result = self._connection.exec_(NO_TRANSACTION_TIMEOUT.encode())
         if result.status != pq.ExecStatus.COMMAND_OK:
-            raise self._failure(result)
+            raise result_failure(result)
 
     def _check_log(self, source: LogSource) -> None:
         """Check that the start is a position of this server's log."""
         result = self._connection.exec_(b"IDENTIFY_SYSTEM")
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise self._failure(result)
+            raise result_failure(result)
         system, timeline = (int(result.get_value(0, column) or b"") for column in (0, 1))
         if (system, timeline) != (self._start.system, self._start.timeline):
             raise of_another_log(source, self._start, system, timeline)
 
-    def _begin(self, publication: str) -> None:
+    def _begin(self, publication: str) -> CopyMessages:
         # The option is a list of identifiers, each of which may be quoted.
         names = _quoted(_quoted(publication, '"'), "'")
         command = (
             f"START_REPLICATION SLOT {_quoted(self._slot, chr(34))} LOGICAL "
             f"{lsn_text(self._start.lsn)} (proto_version '1', publication_names {names})"
         )
-        result = self._connection.exec_(command.encode())
-        if result.status != pq.ExecStatus.COPY_BOTH:
-            raise self._failure(result)
-        self._connection.nonblocking = 1
+        return begin_copy(self._connection, command, f"the source at {self._address}")
 
     # The log ----------------------------------------------------------------------------------
 
@@ -194,62 +198,33 @@ class LogStream:
             NotFound: The log is gone, or the slot or the publication.
             Unavailable: The connection is lost.
         """
-        pieces: list[bytes] = []
-        sizes: list[int] = []
         deadline = monotonic() + seconds
         try:
-            self._take(pieces, sizes)
-            while not pieces and not self.ended and self._wait(deadline):
-                self._take(pieces, sizes)
-        except psycopg.OperationalError as error:
-            raise self._lost() from error
-        return MessageChunk(b"".join((*pieces, _PADDING)), sizes) if pieces else None
+            chunk = self._next(seconds)
+            while chunk is None and not self.ended and monotonic() < deadline:
+                chunk = self._next(deadline - monotonic())
+        except ServerFailure as error:
+            raise self._failure(error) from error
+        # Set only: what another thread confirms meanwhile must be reported as well.
+        if chunk is not None and _asks_for_status(chunk):
+            self._must_report = True
+        return chunk
 
-    def _take(self, pieces: list[bytes], sizes: list[int]) -> None:
-        """Take messages that have come, up to a limit: their bytes, and how many each has."""
-        get, append_size = self._connection.get_copy_data, sizes.append
-        messages: list[memoryview] = []
-        append, received, is_drained = messages.append, 0, False
-        while received < _CHUNK_BYTES and not self.ended:
-            size, message = get(1)
-            while size > 0:
-                append(message)
-                append_size(size)
-                size, message = get(1)
-            if messages:
-                # Many objects that stay for a while would be looked through by the collector.
-                pieces.append(b"".join(messages))
-                received += len(pieces[-1])
-                may_ask = _KEEPALIVE_BYTES in sizes[-len(messages) :]
-                # Set only: what another thread confirms meanwhile must be reported as well.
-                if may_ask and any(map(_asks_for_status, messages)):
-                    self._must_report = True
-                messages.clear()
-                is_drained = False
-            if size < 0:
-                self._end()
-            elif is_drained:
-                break
-            else:
-                self._connection.consume_input()
-                is_drained = True
+    def _next(self, seconds: float) -> MessageChunk | None:
+        if not self._messages.has_more and self._poll.poll(max(0.0, seconds) * 1000):
+            self._gather()
+        # Also where nothing has come: libpq may have decrypted more than it has handed over.
+        return self._messages.take()
 
-    def _wait(self, deadline: float) -> bool:
-        """Wait for more messages; whether any have come."""
-        milliseconds = max(0.0, deadline - monotonic()) * 1000
-        if not self._poll.poll(milliseconds):
-            return False
-        time.sleep(_GATHER_SECONDS)
-        return True
-
-    def _end(self) -> None:
-        """Note the end of the log, or raise the reason for it."""
-        result = self._connection.get_result()
-        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
-            raise self._failure(result)
-        if self._connection.status != pq.ConnStatus.OK:
-            raise self._lost()
-        self.ended = True
+    def _gather(self) -> None:
+        """Wait while the server sends messages, so that many are read at once."""
+        until, last = monotonic() + _GATHER_SECONDS, -1
+        while monotonic() < until:
+            time.sleep(_PAUSE_SECONDS)
+            fcntl.ioctl(self._connection.socket, termios.FIONREAD, self._waiting)
+            if not last < self._waiting[0] < CHUNK_BYTES:
+                return
+            last = self._waiting[0]
 
     # Status -----------------------------------------------------------------------------------
 
@@ -279,24 +254,19 @@ class LogStream:
         # It answers with how far it is, also when it has nothing to send.
         status = _STATUS.pack(b"r", max(self._written, flushed), flushed, flushed, 0, 1)
         try:
-            self._connection.put_copy_data(status)
-            self._connection.flush()
-        except psycopg.OperationalError as error:
-            raise self._lost() from error
+            self._messages.send(status)
+        except ServerFailure as error:
+            raise self._failure(error) from error
 
     # Errors -----------------------------------------------------------------------------------
 
-    def _failure(self, result: pq.abc.PGresult) -> HeadwaterError:
-        """The error to raise for a result of the server."""
-        state = result.error_field(pq.DiagnosticField.SQLSTATE)
-        text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
-        detail = result.error_field(pq.DiagnosticField.MESSAGE_DETAIL) or b""
-        message = b": ".join(filter(None, (text, detail))).decode(errors="replace").strip()
-        return meaning(self._address, state.decode() if state else None, message, self._slot)
-
-    def _lost(self) -> HeadwaterError:
-        text = self._connection.error_message.decode(errors="replace").strip()
-        return Unavailable(f"the source at {self._address} is lost: {text}; check that it runs")
+    def _failure(self, failure: ServerFailure) -> HeadwaterError:
+        """The error to raise for one of the server, or of the connection to it."""
+        if failure.state is None:
+            return Unavailable(
+                f"the source at {self._address} is lost: {failure.text}; check that it runs"
+            )
+        return meaning(self._address, failure.state, failure.text, self._slot)
 
 
 def meaning(source: str, state: str | None, text: str, slot: str = "") -> HeadwaterError:
@@ -337,9 +307,12 @@ def meaning(source: str, state: str | None, text: str, slot: str = "") -> Headwa
     return Invalid(f"the source at {source} cannot send its log: error {state}, {text}")
 
 
-def _asks_for_status(message: memoryview) -> bool:
-    is_keepalive = len(message) == _KEEPALIVE_BYTES and message[0] == _KEEPALIVE
-    return is_keepalive and message[-1] != 0
+def _asks_for_status(chunk: MessageChunk) -> bool:
+    """Whether a message is a sign of the server that wants one of us."""
+    ends = chunk.ends[np.diff(chunk.ends, prepend=0) == HEAD_BYTES + _KEEPALIVE_BYTES]
+    data = np.frombuffer(chunk.data, np.uint8)
+    is_keepalive = data[ends - _KEEPALIVE_BYTES] == _KEEPALIVE
+    return bool((is_keepalive & (data[ends - 1] != 0)).any())
 
 
 def _quoted(text: str, mark: str) -> str:

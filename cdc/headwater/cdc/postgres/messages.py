@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.cdc.columns.gather import PADDING
-from headwater.cdc.postgres.log_stream import MessageChunk
+from headwater.cdc.postgres.copy_messages import HEAD_BYTES, MessageChunk
 from headwater.storage.errors import CorruptData, Unsupported
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
     "parse_truncate",
 ]
 
-# Before pgoutput's message: a byte "w", two positions and a time.
-BODY_AT = 25
+# Before pgoutput's message: the head, a byte "w", two positions and a time.
+BODY_AT = HEAD_BYTES + 25
 # Of eight bytes from there on: the kind, and the table's OID where the message has a row.
 _HEAD_AT = BODY_AT - 3
 _HEAD_MASK = np.uint64(int.from_bytes(bytes.fromhex("000000ffffffffff"), sys.byteorder))
-_DATA, _KEEPALIVE = ord("w"), ord("k")
+_DATA, _KEEPALIVE = b"w", b"k"
 _BEGIN = struct.Struct(">xQqI")
 _COMMIT = struct.Struct(">xxQQq")
 # The kind, how many tables there are, and options.
@@ -86,13 +86,19 @@ class RowRun(NamedTuple):
 
     Attributes:
         oid: The table's OID.
-        data: Their bytes, each with those of the stream before it.
+        data: Their bytes, each with those of the stream before it, and those that `LogBytes` needs
+            after them.
         ends: Where each message ends, from where the first begins; None if there is one message.
     """
 
     oid: int
     data: memoryview
     ends: npt.NDArray[np.int64] | None
+
+    @property
+    def size(self) -> int:
+        """The bytes of the messages."""
+        return len(self.data) - PADDING
 
 
 class Begin(NamedTuple):
@@ -134,17 +140,17 @@ def frame(chunk: MessageChunk, source: str) -> Iterator[Message | RowRun]:
     """
     view = memoryview(chunk.data)
     data = np.frombuffer(view, np.uint8)
-    ends = np.cumsum(np.array(chunk.sizes, np.int64))
+    ends = chunk.ends
     if not len(ends) or ends[-1] + PADDING > len(data):
         raise CorruptData(
             f"{source} sent messages of other lengths than announced; read the log again"
         )
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    kinds, is_data = data[starts + BODY_AT], data[starts] == _DATA
+    kinds, is_data = data[starts + BODY_AT], data[starts + HEAD_BYTES] == _DATA[0]
     heads = np.ndarray(len(data) - 7, "u8", view, strides=(1,))[starts + _HEAD_AT] & _HEAD_MASK
     if _IS_ROW[kinds[0]] and is_data.all() and (heads == heads[0]).all():
         oid = int.from_bytes(view[BODY_AT + 1 : BODY_AT + 5], "big")
-        yield RowRun(oid, view[: ends[-1]], ends if len(ends) > 1 else None)
+        yield RowRun(oid, view[: ends[-1] + PADDING], ends if len(ends) > 1 else None)
         return
     is_row = _IS_ROW[kinds] & is_data
     # Rows have their table's OID there, and each other message a number of its own.
@@ -163,21 +169,22 @@ def frame(chunk: MessageChunk, source: str) -> Iterator[Message | RowRun]:
     for oid, first, last, start, end in bounds:
         if oid >= 0:
             run_ends = None if first == last else ends[first : last + 1] - start
-            yield RowRun(oid, view[start:end], run_ends)
+            yield RowRun(oid, view[start : end + PADDING], run_ends)
         else:
             yield _message(view[start:end], source)
 
 
 def _message(message: memoryview, source: str) -> Message:
-    if message[0] == _KEEPALIVE:
-        return Message(Kind.KEEPALIVE, message)
-    if message[0] != _DATA or len(message) <= BODY_AT:
+    content = message[HEAD_BYTES:]
+    if content[:1] == _KEEPALIVE:
+        return Message(Kind.KEEPALIVE, content)
+    if content[:1] != _DATA or len(message) <= BODY_AT:
         raise CorruptData(
-            f"{source} sent a message of {len(message)} bytes that begins with "
-            f"{bytes(message[:1])!r}, which is not one of its log; read the log again"
+            f"{source} sent a message of {len(content)} bytes that begins with "
+            f"{bytes(content[:1])!r}, which is not one of its log; read the log again"
         )
     kind = message[BODY_AT]
-    if kind not in _KNOWN or kind == _KEEPALIVE:
+    if kind not in _KNOWN or kind == Kind.KEEPALIVE:
         raise Unsupported(
             f"{source} has a message {chr(kind)!r} in its log, which is not known: nothing is "
             "passed over; update Headwater, or use a replication slot without two-phase commits"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,9 @@ from headwater.cdc.columns.gather import MAX_LOG_BYTES, PADDING
 from headwater.cdc.postgres.messages import RowRun
 from headwater.cdc.source.log_batches import slab_parts
 
-__all__ = ["SLAB_BYTES", "PackedRows", "RowsSlab"]
+__all__ = ["SLAB_BYTES", "PackedRows", "RowsSlab", "SlabBytes"]
 
+SlabBytes: TypeAlias = bytearray | memoryview
 # Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
 SLAB_BYTES = 2 << 20
 
@@ -28,7 +30,7 @@ class RowsSlab:
         ends: Where each message ends.
     """
 
-    data: bytearray | memoryview
+    data: SlabBytes
     ends: npt.NDArray[np.int64]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -47,7 +49,7 @@ class PackedRows:
     def __init__(
         self,
         slab_bytes: int = SLAB_BYTES,
-        store: Callable[[bytearray], bytearray | memoryview] | None = None,
+        store: Callable[[SlabBytes], SlabBytes] | None = None,
     ) -> None:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
@@ -68,7 +70,13 @@ class PackedRows:
 
     def add(self, run: RowRun) -> None:
         """Add the rows of messages."""
-        self._add(run.data, run.ends)
+        if run.ends is None or 2 * run.size < memoryview(run.data.obj).nbytes:
+            # It would keep much more memory than it has rows.
+            self._add(run.data[: run.size], run.ends)
+            return
+        if self._ends:
+            self._seal()
+        self._append(run.data, run.ends)
 
     def extend(self, others: PackedRows) -> None:
         """Add rows of the same shape, which are not used otherwise any more."""
@@ -100,12 +108,14 @@ class PackedRows:
         yield from self._slabs
 
     def _seal(self) -> None:
-        data = self._data
-        self._sealed_bytes += len(data)
-        data += bytes(PADDING)
-        stored = data if self._store is None else self._store(data)
-        self._slabs.append(RowsSlab(stored, np.frombuffer(self._ends, np.int64)))
+        data, ends = self._data, self._ends
         self._data, self._ends = bytearray(), array("q")
+        data += bytes(PADDING)
+        self._append(data, np.frombuffer(ends, np.int64))
+
+    def _append(self, data: SlabBytes, ends: npt.NDArray[np.int64]) -> None:
+        self._sealed_bytes += len(data) - PADDING
+        self._slabs.append(RowsSlab(data if self._store is None else self._store(data), ends))
 
 
 def _packed(slabs: Sequence[RowsSlab]) -> PackedRows:

@@ -468,7 +468,7 @@ class PostgresLogReader:
                 return
             entry = transaction.rows[run.oid] = relation, PackedRows(store=self._chunks.store)
         entry[1].add(run)
-        self._chunks.kept += len(run.data)
+        self._chunks.kept += run.size
 
     def _note_partitions(self, transaction: _Transaction, oid: int) -> None:
         """Note a partition that was described after the table whose rows come now."""
