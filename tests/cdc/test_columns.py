@@ -26,9 +26,11 @@ from headwater.cdc.columns import (
     fixed_binary_column,
     float_column,
     integer_column,
+    spaced_column,
     text_column,
     time_column,
     timestamp_column,
+    values_at_even_places,
     year_column,
 )
 from headwater.cdc.columns.decimals import digit_groups, packed_decimal_width
@@ -38,6 +40,10 @@ FAIL = DateRule("d")
 NULL = DateRule("d", BadDates.NULL)
 UTF8 = Charset("utf8mb4", "utf-8")
 CONTEXT = Context(prec=80)
+FIXED_WIDTHS = [
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    *(pa.decimal128(20, 3), pa.date32(), pa.timestamp("us")),
+]
 
 
 def laid_out(
@@ -205,6 +211,19 @@ def test_bytes(values: list[bytes | None]) -> None:
     column = binary_column(log, offsets, nulls, lengths)
     column.validate(full=True)
     assert column.to_pylist() == values
+    spaced = spaced_column(log, offsets, nulls, lengths)
+    spaced.validate(full=True)
+    assert spaced[::2].to_pylist() == values
+    assert spaced[1::2].null_count == len(spaced[1::2])
+
+
+@pytest.mark.parametrize("type_", FIXED_WIDTHS, ids=str)
+@given(st.lists(st.none() | st.integers(0, 99)))
+def test_values_at_even_places(type_: pa.DataType, values: list[int | None]) -> None:
+    spaced = [value for each in values for value in (each, None)][:-1]
+    even = values_at_even_places(pa.array(spaced, type_))
+    even.validate(full=True)
+    assert even.equals(pa.array(values, type_))
 
 
 @given(st.lists(st.none() | st.binary(min_size=6, max_size=6)))

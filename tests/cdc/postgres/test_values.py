@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headwater.cdc.columns import BadDates
+from headwater.cdc.columns import BadDates, values_at_even_places
 from headwater.cdc.model.tables import SourceColumn
 from headwater.cdc.postgres.types import lake_type, parse_source_type, parse_type_mapping
-from headwater.cdc.postgres.values import lake_values
+from headwater.cdc.postgres.values import can_be_spaced, lake_values
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import ArrayType, parse_type, to_arrow
 
@@ -178,9 +179,47 @@ def test_wider_types_of_the_lake() -> None:
             lake_values(pa.array(["1"]), column(source_type, type_))
 
 
-def test_text_that_is_not_utf8() -> None:
-    with pytest.raises(Invalid, match="not UTF-8"):
-        lake_values(pa.array([b"\xff"]), column("text"))
+@pytest.mark.parametrize("source_type", ["text", "integer", "numeric(5,2)", "date", "real"])
+def test_text_that_is_not_utf8(source_type: str) -> None:
+    with pytest.raises(Invalid, match="column 'c' has a value that is not UTF-8"):
+        lake_values(pa.array([b"1", b"\xff"]), column(source_type))
+
+
+@pytest.mark.parametrize(
+    ("source_type", "texts", "bad"),
+    [
+        ("smallint", ["1", None, "-32768"], "40000"),
+        ("integer", [None, "2147483647"], "x"),
+        ("bigint", ["-9223372036854775808", None], "9223372036854775808"),
+        ("real", ["0.1", "NaN", None], "x"),
+        ("double precision", [None, "0.1", "-Infinity"], "x"),
+        ("numeric(12,2)", ["-0.10", None, "9999999999.99"], "NaN"),
+        ("numeric(38,0)", ["9" * 38, None], "Infinity"),
+        ("date", ["2026-02-28", None], "infinity"),
+        ("timestamp(3) without time zone", ["2026-01-02 03:04:05.12", None], "-infinity"),
+    ],
+)
+def test_values_with_nulls_between_them(
+    source_type: str, texts: list[str | None], bad: str
+) -> None:
+    source = column(source_type)
+    assert can_be_spaced(source)
+    for some in (texts, [*texts, "1" if bad == "x" else bad], texts[:1], []):
+        values = pa.array([text and text.encode() for text in some], pa.binary())
+        spaced = pa.array(
+            [value for text in values.to_pylist() for value in (text, None)][:-1], pa.binary()
+        )
+        try:
+            expected = lake_values(values, source, BadDates.NULL)
+        except Invalid as error:
+            with pytest.raises(Invalid, match=re.escape(str(error))):
+                lake_values(spaced, source, BadDates.NULL)
+        else:
+            even = values_at_even_places(lake_values(spaced, source, BadDates.NULL))
+            even.validate(full=True)
+            assert even.type == expected.type
+            # Arrow's texts of values, which tell NaN from null.
+            assert even.cast(pa.string()).equals(expected.cast(pa.string()))
 
 
 @pytest.mark.parametrize("text", ["{{1,2},{3,4}}", "[0:1]={1,2}", "[2:2][1:1]={{1}}"])

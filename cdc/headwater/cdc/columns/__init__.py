@@ -16,6 +16,7 @@ from headwater.cdc.columns.gather import (
     primitive_array,
     signed_integers,
     unsigned_integers,
+    values_at_even_places,
 )
 from headwater.cdc.columns.temporal import (
     date_column,
@@ -33,6 +34,7 @@ from headwater.cdc.columns.text import (
     cell_bytes_column,
     decode_text,
     fixed_binary_column,
+    spaced_column,
     text_column,
 )
 
@@ -58,10 +60,12 @@ __all__ = [
     "integer_column",
     "primitive_array",
     "signed_integers",
+    "spaced_column",
     "text_column",
     "time_column",
     "timestamp_column",
     "timestamp_text_column",
     "unsigned_integers",
+    "values_at_even_places",
     "year_column",
 ]

@@ -214,6 +214,32 @@ def primitive_array(values: npt.NDArray[Any], type_: pa.DataType, nulls: Nulls) 
     return pa.Array.from_buffers(type_, len(values), [validity_bitmap(nulls), buffer])
 
 
+def values_at_even_places(values: pa.Array) -> pa.Array:
+    """The values at even places of an array of a fixed width of whole bytes.
+
+    Args:
+        values: Those at odd places are null.
+    """
+    if len(values) < 2:
+        return values
+    rows = (len(values) + 1) // 2
+    validity, data = values.buffers()
+    assert validity is not None
+    assert data is not None
+    assert not values.offset
+    nulls: Nulls = None
+    if values.null_count > len(values) - rows:
+        bits = np.frombuffer(validity, np.uint8)
+        nulls = np.unpackbits(bits, count=len(values), bitorder="little")[::2] == 0
+    # Numbers of one, two, four or eight bytes, of which decimals have two.
+    width = values.type.bit_width // 8
+    item, per_value = min(width, 8), max(1, width // 8)
+    numbers = np.frombuffer(data, f"i{item}", per_value * len(values)).reshape(-1, per_value)
+    buffer = pa.allocate_buffer(rows * width)
+    np.frombuffer(buffer, numbers.dtype).reshape(-1, per_value)[:] = numbers[::2]
+    return pa.Array.from_buffers(values.type, rows, [validity_bitmap(nulls), buffer])
+
+
 def validity_bitmap(nulls: Nulls) -> pa.Buffer | None:
     """Arrow's bitmap of rows that are not null; None where no row is null."""
     if nulls is None or not nulls.any():

@@ -79,19 +79,49 @@ def binary_column(
     rows = len(offsets)
     if not rows:
         return pa.array([], pa.binary())
-    # The log is one array of strings: those of the column, and what lies between them.
-    bounds = np.empty(2 * rows, np.int32)
-    bounds[::2] = offsets
-    np.add(offsets, lengths, out=bounds[1::2], casting="unsafe")
-    log.check_bounds(bounds)
-    strings = pa.Array.from_buffers(
-        pa.binary(), 2 * rows - 1, [None, pa.py_buffer(bounds), log.buffer]
-    )
-    values = strings.take(pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32)))
+    spaced = _with_gaps(log, offsets, lengths, None)
+    values = spaced.take(pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32)))
     if nulls is None:
         return values
     _, *buffers = values.buffers()
     return pa.Array.from_buffers(pa.binary(), rows, [validity_bitmap(nulls), *buffers])
+
+
+def spaced_column(
+    log: LogBytes, offsets: Offsets, nulls: Nulls, lengths: npt.NDArray[np.int64]
+) -> pa.Array:
+    """Find byte strings in the log, which are not copied.
+
+    Args:
+        log, offsets, nulls, lengths: As for `binary_column`.
+
+    Returns:
+        An array of ``binary`` with the strings at even places and nulls between them, see
+        `values_at_even_places`.
+
+    Raises:
+        CorruptData: A string lies outside of the bytes, or begins too early.
+    """
+    if not len(offsets):
+        return pa.array([], pa.binary())
+    are_null = np.ones(2 * len(offsets) - 1, np.bool_)
+    are_null[::2] = False if nulls is None else nulls
+    return _with_gaps(log, offsets, lengths, validity_bitmap(are_null))
+
+
+def _with_gaps(
+    log: LogBytes,
+    offsets: Offsets,
+    lengths: npt.NDArray[np.int64],
+    validity: pa.Buffer | None,
+) -> pa.Array:
+    """The log as one array of strings: those of a column, and what lies between them."""
+    bounds = np.empty(2 * len(offsets), np.int32)
+    bounds[::2] = offsets
+    np.add(offsets, lengths, out=bounds[1::2], casting="unsafe")
+    log.check_bounds(bounds)
+    buffers = [validity, pa.py_buffer(bounds), log.buffer]
+    return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
 
 
 def cell_bytes_column(cells: Cells, nulls: Nulls, width: int) -> pa.Array:

@@ -8,7 +8,7 @@ text of each column is taken out of the log by Arrow, all rows at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,11 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns import BadDates, LogBytes, Nulls, Offsets, binary_column
+from headwater.cdc.columns import (
+    BadDates,
+    LogBytes,
+    Nulls,
+    Offsets,
+    binary_column,
+    spaced_column,
+    values_at_even_places,
+)
 from headwater.cdc.model.tables import SourceColumn, SourceTable
 from headwater.cdc.postgres.messages import BODY_AT, Kind
 from headwater.cdc.postgres.packed_rows import PackedRows, RowsSlab
 from headwater.cdc.postgres.relations import Relation, ReplicaIdentity
+from headwater.cdc.postgres.values import can_be_spaced
 from headwater.cdc.source.log_batches import LoggedRows
 from headwater.storage.errors import CorruptData
 from headwater.storage.rows.kinds import RowKind
@@ -53,8 +62,8 @@ class DecodedRows:
     """Decoded rows of one table, in the order of the log.
 
     Attributes:
-        columns: The text of each of the table's columns, as ``binary``; a value that the log leaves
-            out is null.
+        columns: The text of each of the table's columns, as ``binary``, and of those that are to be
+            spaced as of `spaced_column`; a value that the log leaves out is null.
         kinds: The row kind of each row, as ``int8`` (`RowKind`). An update is the row after it,
             with the row before it where the log has that, or its key.
         column_sets: The columns that rows have, by name.
@@ -121,19 +130,20 @@ class LogTableRows:
         )
         places = {name: index for index, name in enumerate(self.relation.column_names)}
         lacks_some = any(column.name not in places for column in table.columns)
+        spaced = {column.name for column in table.columns if can_be_spaced(column)}
         for slab in self.rows.slabs():
-            decoded = decode_rows(self.relation, slab)
-            count = len(decoded.kinds)
-            columns = [
-                self.convert(decoded.columns[places[column.name]], column, bad_dates)
-                if column.name in places
-                else pa.nulls(count, field.type)
-                for column, field in zip(table.columns, schema, strict=True)
-            ]
+            decoded = decode_rows(self.relation, slab, spaced)
+            columns = []
+            for column, field in zip(table.columns, schema, strict=True):
+                if column.name not in places:
+                    columns.append(pa.nulls(len(decoded.kinds), field.type))
+                    continue
+                values = self.convert(decoded.columns[places[column.name]], column, bad_dates)
+                columns.append(values_at_even_places(values) if column.name in spaced else values)
             column_sets, column_set = decoded.column_sets, decoded.column_set
             if lacks_some and column_set is None:
                 column_sets = (frozenset(places),)
-                column_set = pa.array(np.zeros(count, np.int32))
+                column_set = pa.array(np.zeros(len(decoded.kinds), np.int32))
             rows = pa.Table.from_arrays(columns, schema=schema)
             yield LoggedRows(rows, decoded.kinds, column_sets, column_set)
 
@@ -174,12 +184,13 @@ class _Values(NamedTuple):
     is_unchanged: Nulls
 
 
-def decode_rows(relation: Relation, slab: RowsSlab) -> DecodedRows:
+def decode_rows(relation: Relation, slab: RowsSlab, spaced: Collection[str] = ()) -> DecodedRows:
     """Decode rows of one table.
 
     Args:
         relation: The table when these rows were sent, see `LogTableRows`.
         slab: The messages, in the order of the log.
+        spaced: The columns whose texts are not to be copied.
 
     Raises:
         CorruptData: The rows are not of this table.
@@ -187,7 +198,7 @@ def decode_rows(relation: Relation, slab: RowsSlab) -> DecodedRows:
     log = LogBytes(slab.data)
     try:
         tuples = _find_tuples(relation, log, slab.ends)
-        return _decode(relation, log, tuples)
+        return _decode(relation, log, tuples, spaced)
     except IndexError as error:
         raise log.outside() from error
 
@@ -256,20 +267,25 @@ def _next_values(
     return offsets + np.where(is_text, lengths.view(np.int64) + _TEXT_HEAD, 1)
 
 
-def _decode(relation: Relation, log: LogBytes, tuples: _Tuples) -> DecodedRows:
+def _decode(
+    relation: Relation, log: LogBytes, tuples: _Tuples, spaced: Collection[str]
+) -> DecodedRows:
     columns: list[pa.Array] = []
     # The columns that some rows lack, and which rows.
     lacking: dict[int, _Flags] = {}
     offsets = tuples.offsets
     for index, column in enumerate(relation.columns):
         values, offsets = _read_values(relation, log, offsets)
-        texts = binary_column(log, values.offsets, values.is_null, values.lengths)
+        is_spaced = column.name in spaced
+        make = spaced_column if is_spaced else binary_column
+        texts = make(log, values.offsets, values.is_null, values.lengths)
         missing = values.is_unchanged
         if tuples.is_key is not None and not column.is_key:
             missing = tuples.is_key if missing is None else missing | tuples.is_key
         if values.is_unchanged is not None and tuples.after is not None:
             assert missing is not None
-            texts, missing = _from_before(texts, missing, values.is_unchanged, tuples.after)
+            step = 2 if is_spaced else 1
+            texts, missing = _from_before(texts, step, missing, values.is_unchanged, tuples.after)
         columns.append(texts)
         if missing is not None and missing.any():
             lacking[index] = missing
@@ -308,14 +324,14 @@ def _read_values(relation: Relation, log: LogBytes, offsets: Offsets) -> tuple[_
 
 
 def _from_before(
-    texts: pa.Array, missing: _Flags, is_unchanged: _Flags, after: Offsets
+    texts: pa.Array, step: int, missing: _Flags, is_unchanged: _Flags, after: Offsets
 ) -> tuple[pa.Array, _Flags]:
     """Take values that an update did not change from the row before it, where that has them."""
     filled = after[is_unchanged[after] & ~missing[after - 1]]
     if not len(filled):
         return texts, missing
     places = np.arange(len(texts))
-    places[filled] -= 1
+    places[step * filled] -= step
     missing = missing.copy()
     missing[filled] = False
     return texts.take(pa.array(places)), missing

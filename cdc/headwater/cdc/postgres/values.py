@@ -25,7 +25,7 @@ from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root
 from headwater.storage.types.data_type import ArrayType, DataType, to_arrow
 from headwater.storage.types.padded_text import padded_array
 
-__all__ = ["lake_values"]
+__all__ = ["can_be_spaced", "lake_values"]
 
 _MAX_SHOWN_CHARACTERS = 100
 _A_DAY = "1970-01-01"
@@ -33,9 +33,22 @@ _UTC = "+00"
 # Of dates and times: those without a day, before the year 1, or with a year of five digits.
 _BAD_TIMES = r"infinity|BC$|^\d{5}|^24:"
 _BAD_NUMBERS = r"NaN|Infinity"
+# Values that are read from their text one by one, and have a fixed number of bytes.
+_PARSED = frozenset(
+    {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DECIMAL, Root.FLOAT, Root.DOUBLE}
+    | {Root.DATE, Root.TIMESTAMP}
+)
 _LENGTHS = frozenset({Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY})
 
 _Convert = Callable[[pa.Array], pa.Array]
+
+
+def can_be_spaced(column: SourceColumn) -> bool:
+    """Whether a column's values may have nulls between them, see `spaced_column`.
+
+    Their conversion costs little more then, and the texts need not be copied for it.
+    """
+    return isinstance(column.type, AtomicType) and column.type.root in _PARSED
 
 
 def lake_values(
@@ -63,7 +76,12 @@ def lake_values(
             f"cannot convert column '{column.name}': {column.source_type} of the source does not "
             f"become {column.type} of the lake; drop the table of the lake and read it again"
         )
-    return _Conversion(column, bad_values).apply(_text(values, column), source, column.type)
+    if can_be_spaced(column) and not pa.types.is_string(values.type):
+        # What is not UTF-8 is not a number or time either.
+        text = values.view(pa.string())
+    else:
+        text = _text(values, column)
+    return _Conversion(column, bad_values).apply(text, source, column.type)
 
 
 def _text(values: pa.Array, column: SourceColumn) -> pa.Array:
@@ -119,6 +137,7 @@ class _Conversion:
         try:
             return convert(text)
         except pa.ArrowInvalid as error:
+            text = _text(text.view(pa.binary()), self._column)
             is_bad = pc.match_substring_regex(text, bad) if bad is not None else None
             if is_bad is None or not pc.any(is_bad).as_py():
                 raise self._does_not_hold(_first_rejected(text, convert)) from error
