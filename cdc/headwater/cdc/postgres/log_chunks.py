@@ -16,7 +16,8 @@ from headwater.storage.errors import HeadwaterError, Unavailable
 
 __all__ = ["LogChunks"]
 
-_READ_AHEAD = 64
+# Chunks of `CHUNK_BYTES` at most.
+_READ_AHEAD = 32
 _WAKE_SECONDS = 0.2
 
 
