@@ -76,7 +76,7 @@ class ServerFailure(Exception):
     """An error that the server has sent, or the end of its connection.
 
     Args:
-        state: The code of the error; None where there is none.
+        state: The error's SQLSTATE; None if the connection was lost.
         text: Its text.
     """
 
@@ -100,7 +100,7 @@ class CopyMessages(Protocol):
         ...
 
     def take(self) -> MessageChunk | None:
-        """Take messages that have come, up to a limit, without waiting; None if there are none.
+        """Take the messages that have come, up to a limit; None before a whole one has come.
 
         Raises:
             CorruptData: They are not messages.
@@ -248,7 +248,7 @@ class SocketMessages:
             raise ServerFailure(None, self._lost)
 
     def _first(self) -> tuple[bytes, int] | None:
-        """The kind of the first message and where it ends; None if it has not come as a whole."""
+        """The kind of the first message and where it ends; None before all of it has come."""
         if self._size < HEAD_BYTES:
             return None
         kind, size = _HEAD.unpack_from(self._buffer.data)

@@ -15,6 +15,8 @@ from headwater.storage.rows.ordering import Comparable, argsort
 
 __all__ = ["is_sorted_run", "merge_rows", "sort_rows"]
 
+_FEW_ROWS = 1024
+
 
 def merge_rows(rows: pa.RecordBatch, rules: MergeRules) -> pa.RecordBatch:
     """Rows in any order as a sorted run: sorted by key, the rows of each key merged into one.
@@ -70,6 +72,13 @@ def is_sorted_run(batches: Sequence[pa.RecordBatch], rules: MergeRules) -> bool:
     """
     if rules.ignore_delete and any(added_rows(batch) is not None for batch in batches):
         return False
+    # Rows in no order are told by the first of them, before all keys are encoded.
+    first = [batch.slice(0, _FEW_ROWS) for batch in batches[:1]]
+    return _ascends(first, rules) and _ascends(batches, rules)
+
+
+def _ascends(batches: Sequence[pa.RecordBatch], rules: MergeRules) -> bool:
+    """Whether the key of each row is greater than that of the row before it."""
     keys = [[batch.column(name) for name in rules.keys] for batch in batches if batch.num_rows]
     encoding = rules.key_order.encoding(keys)
     last: Comparable | None = None

@@ -345,10 +345,12 @@ class TableWriter:
             groups.gather()
             self._write_groups(groups, everything)
             return
-        # Text may be too large for Arrow to hold in one batch.
-        for batch in gathered(self._buffer):
+        batches = gathered(self._buffer)
+        for batch in batches:
+            # More than one only if their text is too large for Arrow to hold in one.
             rows = pa.Table.from_batches([batch])
-            self._write_groups(distribute(self._storage, rows, self._assigner.place), True)
+            groups = distribute(self._storage, rows, self._assigner.place)
+            self._write_groups(groups, everything or len(batches) > 1)
 
     def _stay_divided(self, bucket: Bucket, rows: pa.Table) -> bool:
         """Whether rows of one bucket are written in their parts: to gather them is to copy them."""
