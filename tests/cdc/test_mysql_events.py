@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import zlib
+from itertools import accumulate, count, groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.mysql import (
     Event,
     EventDecoder,
@@ -341,3 +347,189 @@ def test_compressed_events_that_cannot_be_read(
 def test_an_event_without_compression_stays_as_it_is() -> None:
     event = plain(EventType.XID, bytes(8))
     assert list(expand(event)) == [event]
+
+
+# Events in the order of the log ------------------------------------------------------------------
+
+ROWS_TYPES = (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS_V1)
+
+
+def other_body(type_: int, table: int, number: int, images: bytes) -> bytes:
+    """A rows event's body with one row, or one update."""
+    is_update = type_ == EventType.UPDATE_ROWS
+    rows = row(number, None) if images == b"\3" else b"\0" + struct.pack("<i", number)
+    version = 1 if type_ == EventType.DELETE_ROWS_V1 else 2
+    body = rows_body(rows * (1 + is_update), version=version, images=images * (1 + is_update))
+    return table.to_bytes(6, "little") + body[6:]
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from([*ROWS_TYPES, EventType.XID]),
+        st.sampled_from([7, 8]),
+        st.sampled_from([b"\3", b"\1"]),
+    ),
+    max_size=12,
+)
+
+
+@given(events=EVENTS, gap=st.sampled_from([0, 5]), checksums=st.booleans())
+def test_rows_events_are_taken_together(
+    events: list[tuple[EventType, int, bytes]], gap: int, checksums: bool
+) -> None:
+    data = bytes(3)
+    bodies = [
+        bytes(8) if type_ is EventType.XID else other_body(type_, table, number, images)
+        for number, (type_, table, images) in enumerate(events)
+    ]
+    for (type_, *_), body in zip(events, bodies, strict=True):
+        data += bytes(gap) + event_bytes(type_, body, checksum=checksums)
+    frames = EventDecoder("log", checksums=checksums).frame(data + b"end", 3, len(data), gap=gap)
+    taken: list[tuple[EventType | int, bytes]] = []
+    runs = total = 0
+    for event in frames:
+        if event.type is EventType.XID:
+            taken.append((event.type, bytes(event.body)))
+            total += event.size
+            continue
+        starts, ends = list[int](), list[int]()
+        total += frames.take_rows(event, starts, ends)
+        runs += 1
+        taken += [
+            (event.type, bytes(frames.data[start:end]))
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    assert taken == [(type_, body) for (type_, *_), body in zip(events, bodies, strict=True)]
+    assert total + gap * len(events) == len(data) - 3
+    expected = groupby(events, lambda event: (event[0], event[1]))
+    assert runs == sum(type_ is not EventType.XID for (type_, _), _ in expected)
+
+
+def test_a_wrong_event_among_rows_is_an_error() -> None:
+    body = rows_body(row(1, b"a"))
+    good, wrong = (event_bytes(EventType.WRITE_ROWS, body) for _ in range(2))
+    wrong = wrong[:-1] + bytes([wrong[-1] ^ 1])
+    frames = EventDecoder("log", checksums=True).frame(good + good + wrong)
+    starts = list[int]()
+    frames.take_rows(next(frames), starts, [])
+    assert len(starts) == 2
+    with pytest.raises(CorruptData, match=f"position {2 * len(good)}: checksum mismatch"):
+        next(frames)
+
+
+# Many rows ---------------------------------------------------------------------------------------
+
+MANY = 4000
+"""So many events of twenty rows are not copied."""
+
+
+class Run(NamedTuple):
+    """Rows events of a kind: their type, images and how many, and how many bytes follow each."""
+
+    type_: EventType
+    images: bytes
+    events: int
+    distance: int
+    in_new_buffer: bool
+
+
+RUNS = st.lists(
+    st.builds(
+        Run,
+        st.sampled_from([EventType.WRITE_ROWS, EventType.DELETE_ROWS]),
+        st.sampled_from([b"\3", b"\1"]),
+        st.sampled_from([1, 2, MANY]),
+        st.sampled_from([0, 40, 2000]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def run_bodies(run: Run, first: int) -> list[bytes]:
+    """The bodies of a run's events, each with twenty rows."""
+    bodies = []
+    for number in range(first, first + run.events):
+        rows = row(number, b"x" * (number % 21))
+        if run.images == b"\1":
+            rows = b"\0" + struct.pack("<i", number)
+        bodies.append(rows_body(rows * 20, images=run.images))
+    return bodies
+
+
+def decoded(rows: PackedRows) -> tuple[list[object], list[object], list[object]]:
+    """The rows' columns, kinds, and the columns that each row has."""
+    shape = parse_table_map(plain(EventType.TABLE_MAP, table_map(*FULL))).shape
+    batches = [decode_rows(shape, slab) for slab in rows.slabs()]
+    sets: list[object] = []
+    for batch in batches:
+        numbers = [0] * len(batch.kinds) if batch.column_set is None else batch.column_set
+        sets += [batch.column_sets[int(number)] for number in numbers]
+    table = pa.concat_tables(batch.rows for batch in batches)
+    kinds = [kind for batch in batches for kind in batch.kinds.to_pylist()]
+    return [table.combine_chunks().to_pydict()], kinds, sets
+
+
+@settings(max_examples=25)
+@given(runs=RUNS, single=st.booleans(), padding=st.sampled_from([0, 64]))
+def test_rows_that_are_copied_late_or_never_are_the_same(
+    runs: list[Run], single: bool, padding: int
+) -> None:
+    one_by_one, together = PackedRows(), PackedRows()
+    numbers = count()
+    buffers = [bytearray()]
+    places: list[tuple[Run, int, list[int], list[int]]] = []
+    for run in runs:
+        bodies = run_bodies(run, next(numbers) * MANY)
+        for body in bodies:
+            one_by_one.add(plain(run.type_, body))
+        if run.in_new_buffer:
+            buffers.append(bytearray())
+        starts, ends = [], []
+        for body in bodies:
+            starts.append(len(buffers[-1]))
+            buffers[-1] += body
+            ends.append(len(buffers[-1]))
+            buffers[-1] += bytes(run.distance)
+        places.append((run, len(buffers) - 1, starts, ends))
+    views = [memoryview(buffer + bytes(padding)) for buffer in buffers]
+    for run, buffer, starts, ends in places:
+        if single and run.events == 1:
+            together.add(plain(run.type_, bytes(views[buffer][starts[0] : ends[0]])))
+        else:
+            together.add_bodies(run.type_, views[buffer], starts, ends)
+    assert decoded(together) == decoded(one_by_one)
+    copied = pickle.loads(pickle.dumps(together))
+    assert decoded(copied) == decoded(one_by_one)
+    assert together.size >= one_by_one.size
+
+
+def test_rows_are_not_copied_where_their_buffer_has_little_else() -> None:
+    bodies = run_bodies(Run(EventType.WRITE_ROWS, b"\3", MANY, 0, False), 0)
+    data = memoryview(b"".join(bodies) + bytes(PADDING))
+    ends = list(accumulate(map(len, bodies)))
+    starts = [0, *ends[:-1]]
+    few = 5
+    for source, number, is_copied in (
+        (data, MANY, False),
+        (data, few, True),
+        (memoryview(bytes(data) + bytes(len(data))), MANY, True),
+        (memoryview(data[:-PADDING].tobytes()), MANY, True),
+    ):
+        rows = PackedRows()
+        rows.add_bodies(EventType.WRITE_ROWS, source, starts[:number], ends[:number])
+        (slab,) = rows.slabs()
+        assert (slab.data.obj is not source.obj) is is_copied
+        shape = parse_table_map(plain(EventType.TABLE_MAP, table_map(*FULL))).shape
+        assert decode_rows(shape, slab).rows.num_rows == 20 * number
+
+
+def test_a_body_that_ends_in_its_bitmaps_is_an_error_among_others() -> None:
+    body = rows_body(row(1, b"a"))
+    data = memoryview(body + body[:11] + body)
+    size = len(body)
+    with pytest.raises(CorruptData, match="expected 1 bytes of bitmaps"):
+        PackedRows().add_bodies(
+            EventType.WRITE_ROWS, data, [0, size, size + 11], [size, size + 11, len(data)]
+        )

@@ -18,7 +18,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.events import EventType
 from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.log_chunks import LogChunks
-from headwater.cdc.mysql.log_stream import LogChunk
+from headwater.cdc.mysql.log_stream import LogChunk, LogPiece
 from headwater.cdc.mysql.transactions import MySQLLogReader
 from headwater.cdc.source.log_batches import BatchLimits
 from headwater.storage.errors import CorruptData
@@ -39,11 +39,11 @@ class RecordedStream:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def pieces(self) -> Iterator[bytes]:
-        yield self._data
+    def pieces(self) -> Iterator[LogPiece]:
+        yield LogPiece(memoryview(self._data), 0, len(self._data))
 
-    def cut(self, piece: bytes) -> Iterator[LogChunk]:
-        yield LogChunk(piece)
+    def cut(self, piece: LogPiece) -> Iterator[LogChunk]:
+        yield LogChunk(*piece)
         self.ended = True
 
     def interrupt(self) -> None:

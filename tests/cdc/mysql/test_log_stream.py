@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.cdc.mysql.log_chunks import LogChunks
-from headwater.cdc.mysql.log_stream import FileStart, GtidStart, LogChunk, LogStream
+from headwater.cdc.mysql.log_stream import FileStart, GtidStart, LogChunk, LogPiece, LogStream
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.storage.errors import Forbidden, NotFound, Unavailable
 
@@ -30,12 +30,12 @@ def place(server: MySQLServer) -> tuple[FileStart, GtidStart]:
 def kinds(chunk: LogChunk) -> Counter[int]:
     """The numbers of events by their types; they fill the chunk."""
     counts: Counter[int] = Counter()
-    data, at = chunk.data, 0
-    while at < len(data):
+    data, at = chunk.data, chunk.start
+    while at < chunk.end:
         at += chunk.gap
         counts[data[at + 4]] += 1
         at += struct.unpack_from("<I", data, at + 9)[0]
-    assert at == len(data)
+    assert at == chunk.end
     return counts
 
 
@@ -88,9 +88,25 @@ def test_events_that_fill_packets(shop: MySQLServer, shop_source: Address) -> No
     assert (counts[WRITE_ROWS], counts[XID]) == (6, 6)
 
 
+def pieces(sent: bytes, size: int, headroom: int | None) -> list[LogPiece]:
+    """Pieces of some bytes, all in one buffer or each in its own after free bytes."""
+    if headroom is None:
+        buffer = memoryview(sent)
+        ends = [*range(size, len(sent), size), len(sent)]
+        return [
+            LogPiece(buffer, start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        ]
+    parts = [sent[at : at + size] for at in range(0, len(sent), size)]
+    return [
+        LogPiece(memoryview(bytearray(headroom) + part), headroom, headroom + len(part))
+        for part in parts
+    ]
+
+
+@pytest.mark.parametrize("headroom", [None, 0, 6, 1 << 16])
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 1000])
 def test_events_are_cut_wherever_pieces_end(
-    shop: MySQLServer, shop_source: Address, size: int
+    shop: MySQLServer, shop_source: Address, size: int, headroom: int | None
 ) -> None:
     start, _ = place(shop)
     shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
@@ -100,14 +116,13 @@ def test_events_are_cut_wherever_pieces_end(
     with LogStream(shop_source, start, server_id=77, waits=False) as stream:
         expected: Counter[int] = Counter()
         for piece in stream.pieces():
-            sent += piece
+            sent += piece.buffer[piece.start : piece.end]
             expected += sum(map(kinds, stream.cut(piece)), Counter())
             if stream.ended:
                 break
     assert (expected[WRITE_ROWS], expected[XID]) == (3, 3)
     with LogStream(shop_source, start, server_id=77, waits=False) as stream:
-        parts = [sent[at : at + size] for at in range(0, len(sent), size)]
-        chunks = [chunk for part in parts for chunk in stream.cut(part)]
+        chunks = [chunk for piece in pieces(sent, size, headroom) for chunk in stream.cut(piece)]
         assert stream.ended
     assert sum(map(kinds, chunks), Counter()) == expected
 
@@ -168,7 +183,7 @@ def test_a_connection_is_closed_after_its_reader(
     stream = LogStream(shop_source, place(shop)[0], server_id=79)
     before, pieces, closed = set(threading.enumerate()), stream.pieces, threading.Event()
 
-    def read() -> Iterator[bytes]:
+    def read() -> Iterator[LogPiece]:
         try:
             yield from pieces()
         finally:

@@ -20,6 +20,10 @@ from headwater.storage.errors import CorruptData, Unsupported
 
 HEADER = struct.Struct("<IBIIIH")
 HEADER_BYTES = HEADER.size
+_TYPE_OFFSET = 4
+TABLE_NUMBER_BYTES = 6
+# Of a rows event: its type, its size, and the number of its table.
+_ROWS_HEADER = struct.Struct(f"<4xB4xI6x{TABLE_NUMBER_BYTES}s")
 CHECKSUM_BYTES = 4
 # The CRC-32 of any bytes that end with their CRC-32.
 _CHECKED = 0x2144DF1C
@@ -177,11 +181,14 @@ class EventDecoder:
             stream of events begins with others.
         is_file: Whether the bytes are a file's, where what follows a START_ENCRYPTION event is
             encrypted. A server sends it as plain events.
+
+    Attributes:
+        checksums: Whether the next events have checksums.
     """
 
     def __init__(self, source: str, *, checksums: bool = False, is_file: bool = False) -> None:
         self._source = source
-        self._checksums = checksums
+        self.checksums = checksums
         self._is_file = is_file
 
     def decode(self, data: bytes | bytearray | memoryview) -> Event:
@@ -204,14 +211,17 @@ class EventDecoder:
         self,
         data: bytes | bytearray | memoryview,
         start: int = 0,
-        position: int | None = None,
+        end: int | None = None,
+        *,
+        position: int = 0,
         gap: int = 0,
-    ) -> Iterator[Event]:
-        """Yield the events that follow each other in some bytes.
+    ) -> EventFrames:
+        """Cut the events that follow each other in some bytes.
 
         Args:
             data: The events' bytes. They must not change while the events are in use.
             start: The offset of the first event in `data`.
+            end: Where the last one ends; None is the end of `data`.
             position: The position of `data`'s first byte in the log, for error messages.
             gap: How many bytes are before each event.
 
@@ -219,32 +229,11 @@ class EventDecoder:
             CorruptData: An event is cut off, or its checksum does not match.
             Unsupported: This version does not have an event's type.
         """
-        view = memoryview(data)
-        end = len(view)
-        # Most logs have small events, so what is done for each of them is kept to a minimum.
-        unpack, types, new = HEADER.unpack_from, _TYPES, tuple.__new__
-        while end - start >= HEADER_BYTES + gap:
-            start += gap
-            timestamp, code, server_id, size, next_position, flags = unpack(view, start)
-            stop = start + size
-            if size < HEADER_BYTES or stop > end:
-                break
-            type_ = types[code]
-            if type_ is None:
-                type_ = self._rare_type(view[start:stop], code, flags, start + (position or 0))
-            covered = stop
-            if self._checksums:
-                covered -= CHECKSUM_BYTES
-                if crc32(view[start:stop]) != _CHECKED:
-                    self._verify(view[start:stop], code, flags, start + (position or 0))
-            body = view[start + HEADER_BYTES : covered]
-            yield new(Event, (type_, timestamp, server_id, next_position, flags, body, size))
-            start = stop
-        if start < end:
-            raise self._cut_off(view, start, position or 0)
+        view = data if isinstance(data, memoryview) else memoryview(data)
+        return EventFrames(self, view, start, len(view) if end is None else end, position, gap)
 
-    def _verify(self, event: memoryview, code: int, flags: int, where: int) -> None:
-        """Raise unless the checksum is that of the event without the flag of a file in use."""
+    def verify(self, event: memoryview, code: int, flags: int, where: int) -> None:
+        """Raise CorruptData unless the checksum is right, without the flag of a file in use."""
         covered = bytearray(event[:-CHECKSUM_BYTES])
         if code == EventType.FORMAT_DESCRIPTION:
             covered[_FLAGS_OFFSET] &= ~IN_USE_FLAG
@@ -257,10 +246,10 @@ class EventDecoder:
                 "again from its source"
             )
 
-    def _rare_type(self, event: memoryview, code: int, flags: int, where: int) -> EventType | int:
+    def rare_type(self, event: memoryview, code: int, flags: int, where: int) -> EventType | int:
         """The type of an event that changes how the next are read, or is unknown."""
         if code == EventType.FORMAT_DESCRIPTION:
-            self._checksums = _has_checksums(event[HEADER_BYTES:], self._source)
+            self.checksums = _has_checksums(event[HEADER_BYTES:], self._source)
             return EventType.FORMAT_DESCRIPTION
         if code == EventType.MARIADB_START_ENCRYPTION:
             if self._is_file:
@@ -273,8 +262,9 @@ class EventDecoder:
             )
         return code
 
-    def _cut_off(self, view: memoryview, start: int, position: int) -> CorruptData:
-        remaining = len(view) - start
+    def cut_off(self, view: memoryview, start: int, end: int, position: int) -> CorruptData:
+        """The error for bytes that are not a whole event."""
+        remaining = end - start
         size = HEADER_BYTES
         if remaining >= HEADER_BYTES:
             size = HEADER.unpack_from(view, start)[3]
@@ -282,6 +272,101 @@ class EventDecoder:
             f"cannot read {self._source} at position {start + position}: expected an event of "
             f"{size} bytes, got {remaining} bytes; read the log again from its source"
         )
+
+
+class EventFrames:
+    """The events that follow each other in some bytes, as `EventDecoder.frame` cuts them.
+
+    Attributes:
+        data: The bytes.
+    """
+
+    def __init__(
+        self,
+        decoder: EventDecoder,
+        data: memoryview,
+        start: int,
+        end: int,
+        position: int,
+        gap: int,
+    ) -> None:
+        self.data = data
+        self._decoder, self._position, self._gap = decoder, position, gap
+        # Where the next event begins, with what is before it, and where the last one ends.
+        self._start, self._end = start, end
+        self._events = self._cut()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def _cut(self) -> Iterator[Event]:
+        view, end, gap, decoder = self.data, self._end, self._gap, self._decoder
+        start = self._start
+        # Most logs have small events, so what is done for each of them is kept to a minimum.
+        unpack, types, new = HEADER.unpack_from, _TYPES, tuple.__new__
+        while end - start >= HEADER_BYTES + gap:
+            start += gap
+            timestamp, code, server_id, size, next_position, flags = unpack(view, start)
+            stop = start + size
+            if size < HEADER_BYTES or stop > end:
+                break
+            type_ = types[code]
+            if type_ is None:
+                where = start + self._position
+                type_ = decoder.rare_type(view[start:stop], code, flags, where)
+            covered = stop
+            if decoder.checksums:
+                covered -= CHECKSUM_BYTES
+                if crc32(view[start:stop]) != _CHECKED:
+                    decoder.verify(view[start:stop], code, flags, start + self._position)
+            body = view[start + HEADER_BYTES : covered]
+            self._start = stop
+            yield new(Event, (type_, timestamp, server_id, next_position, flags, body, size))
+            # Rows events may have been taken meanwhile.
+            start = self._start
+        if start < end:
+            raise decoder.cut_off(view, start, end, self._position)
+
+    def take_rows(self, event: Event, starts: list[int], ends: list[int]) -> int:
+        """Take a rows event, which came last, and those of the same type and table that follow it.
+
+        Args:
+            event: The event.
+            starts: Where each event's body begins in `data` is added to it.
+            ends: Where each body ends is added to it.
+
+        Returns:
+            How many bytes all of them take, with their headers and checksums.
+        """
+        view, end, gap, type_ = self.data, self._end, self._gap, event.type
+        stop = self._start
+        starts.append(stop - event.size + HEADER_BYTES)
+        ends.append(stop - event.size + HEADER_BYTES + len(event.body))
+        size = event.size
+        start = stop + gap
+        if end - start < _ROWS_HEADER.size or view[start + _TYPE_OFFSET] != type_:
+            return size
+        number, unpack = event.body[:TABLE_NUMBER_BYTES].tobytes(), _ROWS_HEADER.unpack_from
+        checksum_bytes = CHECKSUM_BYTES if self._decoder.checksums else 0
+        while end - start >= _ROWS_HEADER.size:
+            code, event_size, other_number = unpack(view, start)
+            stop = start + event_size
+            if code != type_ or other_number != number or stop > end:
+                break
+            # What is wrong is left to be found again.
+            if event_size < _ROWS_HEADER.size + checksum_bytes or (
+                checksum_bytes and crc32(view[start:stop]) != _CHECKED
+            ):
+                break
+            starts.append(start + HEADER_BYTES)
+            ends.append(stop - checksum_bytes)
+            size += event_size
+            self._start = stop
+            start = stop + gap
+        return size
 
 
 def read_log_file(path: Path) -> Iterator[Event]:

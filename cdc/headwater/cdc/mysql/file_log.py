@@ -171,7 +171,7 @@ def file_created(address: Address, start: FileStart, *, checksums: bool) -> int:
     with LogStream(address, start, server_id=reader_id(), waits=False) as stream:
         decoder = EventDecoder(f"the log of {address}", checksums=checksums)
         for chunk in stream.chunks():
-            for event in decoder.frame(chunk.data, gap=chunk.gap):
+            for event in decoder.frame(chunk.data, chunk.start, chunk.end, gap=chunk.gap):
                 if event.type is EventType.FORMAT_DESCRIPTION:
                     return event.timestamp
     raise CorruptData(f"the log of {address} has no description of file {start.file}")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic
 
-from headwater.cdc.mysql.log_stream import LogChunk, LogStream
+from headwater.cdc.mysql.log_stream import LogChunk, LogPiece, LogStream
 from headwater.cdc.source.disk_buffer import DiskBuffer
 from headwater.storage.errors import HeadwaterError
 
@@ -45,7 +45,7 @@ class LogChunks:
         # Events as they come, which are needed until their transaction is read, and a batch's rows.
         self._event_buffer, self._row_buffer = DiskBuffer(), DiskBuffer()
         self._closing = Event()
-        self._queue: queue.Queue[bytes | Exception] = queue.Queue(_READ_AHEAD)
+        self._queue: queue.Queue[LogPiece | Exception] = queue.Queue(_READ_AHEAD)
         self._thread = Thread(target=self._read_ahead, name="cdc-log", daemon=True)
         self._thread.start()
 
@@ -61,11 +61,9 @@ class LogChunks:
         """Keep bytes of rows until their batch is committed."""
         return data if self.kept < self._memory_bytes else self._row_buffer.store(data)
 
-    def store_events(self, data: bytes | memoryview) -> memoryview:
+    def store_events(self, data: memoryview) -> memoryview:
         """Keep bytes of events until their transaction is read."""
-        if self.kept < self._memory_bytes:
-            return memoryview(data)
-        return self._event_buffer.store(data)
+        return data if self.kept < self._memory_bytes else self._event_buffer.store(data)
 
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
@@ -84,7 +82,7 @@ class LogChunks:
         """
         while True:
             for chunk in self._chunks:
-                return LogChunk(self.store_events(chunk.data), chunk.gap)
+                return self._stored(chunk)
             if self.ended:
                 return None
             wait = _WAKE_SECONDS if deadline is None else deadline - monotonic()
@@ -97,6 +95,12 @@ class LogChunks:
             if isinstance(item, Exception):
                 raise item
             self._chunks = self._stream.cut(item)
+
+    def _stored(self, chunk: LogChunk) -> LogChunk:
+        if self.kept < self._memory_bytes:
+            return chunk
+        data = self.store_events(chunk.data[chunk.start : chunk.end])
+        return LogChunk(data, 0, len(data), chunk.gap)
 
     @property
     def ended(self) -> bool:
@@ -117,7 +121,7 @@ class LogChunks:
             # Closing the stream ends it with an error, which nobody waits for.
             self._put(error)
 
-    def _put(self, item: bytes | Exception) -> None:
+    def _put(self, item: LogPiece | Exception) -> None:
         while not self._closing.is_set():
             with suppress(queue.Full):
                 self._queue.put(item, timeout=_WAKE_SECONDS)

@@ -14,12 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from pymysql.err import MySQLError
 
+from headwater.cdc.columns.gather import PADDING
 from headwater.cdc.mysql.server import Address, Flavour, MySQLServer, connected, explained, meaning
 from headwater.storage.errors import CorruptData, NotFound, Unavailable
 
-__all__ = ["FileStart", "GtidStart", "LogChunk", "LogStream", "reader_id"]
+__all__ = ["FileStart", "GtidStart", "LogChunk", "LogPiece", "LogStream", "reader_id"]
 
 _BINLOG_DUMP, _BINLOG_DUMP_GTID = 0x12, 0x1E
 _DO_NOT_WAIT, _THROUGH_GTID = 0x01, 0x04
@@ -34,6 +36,10 @@ _MAX_PACKET = (1 << 24) - 1
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _LOG_IS_GONE = 1236
 _PIECE_BYTES = 1 << 20
+# Rows are decoded where they were received, as many as are in a buffer: fewer take longer.
+_BUFFER_BYTES = 8 << 20
+# Free bytes before those that are received, for a packet that begins in the buffer before.
+_HEADROOM = 1 << 16
 _FIRST_OFFSET = 4
 # Other replicas of the server must not have the reader's number; theirs are small as a rule.
 _READER_IDS = (1 << 31, (1 << 32) - 1)
@@ -74,15 +80,34 @@ class GtidStart:
         return self.text or "its beginning"
 
 
+class LogPiece(NamedTuple):
+    """Bytes of the protocol as they come.
+
+    Attributes:
+        buffer: Has the bytes, and `PADDING` bytes after its last piece. A piece begins where the
+            one before it ends, if that is in the same buffer.
+        start: Where the piece begins. What is before the first piece of a buffer is free.
+        end: Where it ends.
+    """
+
+    buffer: memoryview
+    start: int
+    end: int
+
+
 class LogChunk(NamedTuple):
     """Whole events of a log.
 
     Attributes:
-        data: The events' bytes.
+        data: Has the events' bytes, perhaps with others.
+        start: Where they begin.
+        end: Where they end.
         gap: How many bytes of the protocol are before each event.
     """
 
-    data: bytes | memoryview
+    data: memoryview
+    start: int
+    end: int
     gap: int = 0
 
 
@@ -131,11 +156,14 @@ class LogStream:
             self._prepare()
             self._ask(server_id)
         self.ended = False
-        # What came of a packet that has not come whole, and how many bytes it needs.
-        self._pieces: list[bytes] = []
+        # What came of a packet that has not come whole, how many bytes that is, and how many the
+        # packet needs.
+        self._pieces: list[memoryview] = []
         self._pending, self._needed = 0, 0
+        # The buffer that it came in.
+        self._buffer = memoryview(b"")
         # Of an event that is larger than a packet.
-        self._parts: list[bytes] = []
+        self._parts: list[memoryview] = []
 
     def interrupt(self) -> None:
         """Wake a thread that waits for more, with an error; the connection is closed after it.
@@ -207,15 +235,19 @@ class LogStream:
 
     # The answer -------------------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[LogPiece]:
         """The server's bytes as they come, for `cut`; a thread may wait for them.
 
         Raises:
             Unavailable: The connection is lost, or nothing came for half a minute.
         """
+        buffer, start = memoryview(b""), 0
         while True:
+            if start + PADDING >= len(buffer):
+                buffer, start = np.empty(_BUFFER_BYTES + PADDING, np.uint8).data, _HEADROOM
+            place = buffer[start : min(start + _PIECE_BYTES, len(buffer) - PADDING)]
             try:
-                piece = self._connection._sock.recv(_PIECE_BYTES)
+                count = self._connection._sock.recv_into(place)
             except TimeoutError as error:
                 raise Unavailable(
                     f"the source at {self._address} has sent nothing for {_SILENT_SECONDS} s, not "
@@ -223,39 +255,49 @@ class LogStream:
                 ) from error
             except OSError as error:
                 raise Unavailable(f"the source at {self._address} is lost: {error}") from error
-            if not piece:
+            if not count:
                 raise Unavailable(f"the source at {self._address} has ended the connection")
-            yield piece
+            yield LogPiece(buffer, start, start + count)
+            start += count
 
-    def cut(self, piece: bytes) -> Iterator[LogChunk]:
+    def cut(self, piece: LogPiece) -> Iterator[LogChunk]:
         """The whole events that have come with a piece.
 
         Raises:
             NotFound, CorruptData: As `chunks`.
         """
-        at = 0
+        buffer, _, end = piece
+        at = self._with_pending(piece)
         while self._pending and not self.ended:
-            # A packet that began before. It alone is put together: pieces are large.
-            part = piece[at : at + self._needed - self._pending]
+            # A packet that began in another buffer. It alone is put together: buffers are large.
+            part = buffer[at : min(end, at + self._needed - self._pending)]
             self._pieces.append(part)
             self._pending += len(part)
             at += len(part)
             if self._pending < self._needed:
                 return
-            packet = b"".join(self._pieces)
+            packet = memoryview(b"".join(self._pieces))
             self._pieces, self._pending = [], 0
-            yield from self._cut_whole(packet, 0)
+            yield from self._cut_whole(packet, 0, len(packet))
         if not self.ended:
-            yield from self._cut_whole(piece, at)
+            yield from self._cut_whole(buffer, at, end)
 
-    def _cut_whole(self, data: bytes, at: int) -> Iterator[LogChunk]:
-        """The whole events from an offset on; what comes after them is pending."""
-        view, filled, parts, unpack = (
-            memoryview(data),
-            len(data),
-            self._parts,
-            _EVENT_PACKET.unpack_from,
-        )
+    def _with_pending(self, piece: LogPiece) -> int:
+        """Where a piece begins with what came before of its first packet, if that is next to it."""
+        buffer, start, _ = piece
+        if len(self._pieces) != 1:
+            return start
+        (rest,) = self._pieces
+        if self._buffer is not buffer:
+            if len(rest) > start:
+                return start
+            buffer[start - len(rest) : start] = rest
+        self._pieces, self._pending = [], 0
+        return start - len(rest)
+
+    def _cut_whole(self, data: memoryview, at: int, filled: int) -> Iterator[LogChunk]:
+        """The whole events between two offsets; what comes after them is pending."""
+        parts, unpack = self._parts, _EVENT_PACKET.unpack_from
         last = filled - _EVENT_PACKET.size
         start = at
         self._needed = _HEAD_BYTES
@@ -273,37 +315,37 @@ class LogStream:
             # After a packet of the largest size another one follows, perhaps without bytes.
             if status or size + 1 != length or length == _MAX_PACKET or parts:
                 if at > start:
-                    yield LogChunk(view[start:at], _BEFORE_EVENT)
+                    yield LogChunk(data, start, at, _BEFORE_EVENT)
                 event = self._other_packet(data[at + _HEAD_BYTES : end])
                 if self.ended:
                     return
                 if event:
-                    yield LogChunk(event)
+                    yield LogChunk(event, 0, len(event))
                 start = end
             at = end
         if at > start:
-            yield LogChunk(view[start:at], _BEFORE_EVENT)
+            yield LogChunk(data, start, at, _BEFORE_EVENT)
         if at < filled:
-            self._pieces, self._pending = [data[at:]], filled - at
+            self._pieces, self._pending = [data[at:filled]], filled - at
+            self._buffer = data
 
-    def _other_packet(self, payload: bytes) -> memoryview:
+    def _other_packet(self, payload: memoryview) -> memoryview:
         """The event that ends with a packet which does not have a whole one; empty if none does."""
         length = len(payload)
         if length == _MAX_PACKET or self._parts:
             self._parts.append(payload)
             if length == _MAX_PACKET:
                 return memoryview(b"")
-            payload = b"".join(self._parts)
+            payload = memoryview(b"".join(self._parts))
             self._parts.clear()
-        view = memoryview(payload)
-        self.ended = self._is_end(view)
-        size = int.from_bytes(view[_SIZE_AT : _SIZE_AT + 4], "little")
-        if not self.ended and size + 1 != len(view):
+        self.ended = self._is_end(payload)
+        size = int.from_bytes(payload[_SIZE_AT : _SIZE_AT + 4], "little")
+        if not self.ended and size + 1 != len(payload):
             raise CorruptData(
-                f"the source at {self._address} sent an event of {size} bytes in {len(view) - 1} "
-                "bytes; end the pipeline and start it again"
+                f"the source at {self._address} sent an event of {size} bytes in "
+                f"{len(payload) - 1} bytes; end the pipeline and start it again"
             )
-        return view[1:]
+        return payload[1:]
 
     def _is_end(self, payload: memoryview) -> bool:
         """Whether a packet says that the log has ended; raises what it says went wrong."""

@@ -19,7 +19,11 @@ from headwater.storage.rows.kinds import RowKind
 
 # Bytes that are decoded together: more are slower, as they do not stay in the processor's caches.
 SLAB_BYTES = 8 << 20
+# Rows that are not copied are at least so many bytes, and as much of the memory that has them.
 _SMALL_BYTES = 1 << 20
+_MIN_SHARE = 0.5
+# Events that are looked at together.
+_MANY_EVENTS = 16
 
 # The kind of the first image of each operation's rows; an update has a second image.
 _KINDS: Mapping[int, RowKind] = {
@@ -53,23 +57,25 @@ class RowsHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowsSlab:
-    """The rows of some events, one after the other.
+    """The rows of some events, in their order; other bytes may be between them.
 
     Args:
         data: The rows' bytes, with those that `LogBytes` needs after them.
+        starts: Where each event's rows begin.
         ends: Where each event's rows end.
         heads: The index in `known` of each event's head.
         known: The heads.
     """
 
     data: memoryview
+    starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     known: tuple[RowsHead, ...]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         # Its bytes may be in a file of this process.
-        return _slab, (bytes(self.data), self.ends, self.heads, self.known)
+        return _slab, (bytes(self.data), self.starts, self.ends, self.heads, self.known)
 
 
 class PackedRows:
@@ -92,18 +98,20 @@ class PackedRows:
         self._slab_bytes, self._store = slab_bytes, store
         self._slabs: list[RowsSlab] = []
         self.lacks_columns = False
-        self._begin()
-
-    def __reduce__(self) -> tuple[object, tuple[Sequence[RowsSlab]]]:
-        return _packed, (list(self.slabs()),)
-
-    def _begin(self) -> None:
-        self._data, self._size = memoryview(b""), 0
-        self._ends, self._heads = array("q"), array("i")
         self._known: list[RowsHead] = []
         self._indexes: dict[tuple[int, bytes], int] = {}
         # The last event's type, what it has before its rows, and the index of its head.
         self._last_type, self._last_head, self._rows_at, self._last_index = -1, b"", 0, 0
+        # Rows that are copied.
+        self._data, self._size = memoryview(b""), 0
+        self._starts, self._ends, self._heads = array("q"), array("q"), array("i")
+        # Rows that came after them, where they are.
+        self._source = memoryview(b"")
+        self._source_starts, self._source_ends = array("q"), array("q")
+        self._source_heads = array("i")
+
+    def __reduce__(self) -> tuple[object, tuple[Sequence[RowsSlab]]]:
+        return _packed, (list(self.slabs()),)
 
     def add(self, event: Event) -> None:
         """Add the rows of an event that is not compressed.
@@ -113,31 +121,121 @@ class PackedRows:
             Invalid: It is not a rows event.
             Unsupported: It has partial updates of JSON.
         """
-        self.add_body(event.type, event.body)
-
-    def add_body(self, type_: int, body: memoryview) -> None:
-        """Add the rows of an event that has this type and body; raises as `add`."""
-        rows_at = self._rows_at
-        if type_ is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
-            rows_at = self._read_head(type_, body)
+        if self._source_ends:
+            self._take_source()
+        body, rows_at = event.body, self._rows_at
+        if event.type is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
+            rows_at = self._read_head(event.type, body)
         start = self._size
-        end = self._size = start + len(body) - rows_at
-        if end + PADDING > len(self._data):
-            self._grow(start)
+        end = start + len(body) - rows_at
+        self._reserve(end)
         self._data[start:end] = body[rows_at:]
+        self._size = end
+        self._starts.append(start)
         self._ends.append(end)
         self._heads.append(self._last_index)
         if end >= self._slab_bytes:
             self._seal()
 
-    def _grow(self, used: int) -> None:
-        """Have memory for more rows, and keep the bytes that are used of it."""
-        size = 2 * (self._size + PADDING)
-        if size > _SMALL_BYTES:
+    def add_bodies(
+        self, type_: int, data: memoryview, starts: Sequence[int], ends: Sequence[int]
+    ) -> None:
+        """Add the rows of events of one type; they are copied later, or not at all.
+
+        Args:
+            type_: The type.
+            data: Has the events' bodies. It is the same object for those that are in the same
+                memory, and does not change.
+            starts: Where each body begins.
+            ends: Where each body ends.
+
+        Raises:
+            CorruptData, Invalid, Unsupported: As `add`.
+        """
+        if data is not self._source:
+            if self._source_ends:
+                self._take_source()
+            self._source = data
+        if len(starts) >= _MANY_EVENTS and self._add_like_last(type_, data, starts, ends):
+            return
+        head, rows_at = self._last_head, self._rows_at
+        for start, end in zip(starts, ends, strict=True):
+            if (
+                data[start + _HEAD_BYTES : start + rows_at] != head
+                or type_ is not self._last_type
+                or start + rows_at > end
+            ):
+                self._read_head(type_, data[start:end])
+                head, rows_at = self._last_head, self._rows_at
+            self._source_starts.append(start + rows_at)
+            self._source_ends.append(end)
+            self._source_heads.append(self._last_index)
+
+    def _add_like_last(
+        self, type_: int, data: memoryview, starts: Sequence[int], ends: Sequence[int]
+    ) -> bool:
+        """Add the rows of many events, if all of them begin as the last one that was added."""
+        head, rows_at = np.frombuffer(self._last_head, np.uint8), self._rows_at
+        if type_ is not self._last_type or starts[-1] + rows_at > len(data):
+            return False
+        begins = np.array(starts, np.int64)
+        places = begins[:, np.newaxis] + np.arange(_HEAD_BYTES, rows_at)
+        heads = np.frombuffer(data, np.uint8).take(places)
+        begins += rows_at
+        if (heads != head).any() or (begins > np.array(ends, np.int64)).any():
+            return False
+        self._source_starts.frombytes(begins.tobytes())
+        self._source_ends.extend(ends)
+        self._source_heads.frombytes(np.full(len(begins), self._last_index, np.int32).tobytes())
+        return True
+
+    def _take_source(self) -> None:
+        """Keep the rows that are not copied yet as a slab, or copy them."""
+        source, self._source = self._source, memoryview(b"")
+        starts = np.frombuffer(self._source_starts, np.int64)
+        ends = np.frombuffer(self._source_ends, np.int64)
+        heads = self._source_heads
+        self._source_starts, self._source_ends = array("q"), array("q")
+        self._source_heads = array("i")
+        first, last, total = int(starts[0]), int(ends[-1]), int((ends - starts).sum())
+        least = max(_SMALL_BYTES, _MIN_SHARE * len(source))
+        if total >= least and last + PADDING <= len(source):
+            if self._ends:
+                self._seal()
+            data = source[first : last + PADDING]
+            self._keep(data, starts - first, ends - first, np.frombuffer(heads, np.int32))
+            return
+        start = self._size
+        if 2 * total >= last - first:
+            # With what is between them.
+            copied = source[first:last]
+            starts, ends = starts - first + start, ends - first + start
+        else:
+            sizes = ends - starts
+            ends = np.cumsum(sizes) + start
+            places = np.repeat(starts - (ends - sizes), sizes) + np.arange(start, start + total)
+            copied = np.frombuffer(source, np.uint8)[places].data
+            starts = ends - sizes
+        self._reserve(start + len(copied))
+        self._size = start + len(copied)
+        self._data[start : self._size] = copied
+        self._starts.frombytes(starts.tobytes())
+        self._ends.frombytes(ends.tobytes())
+        self._heads.extend(heads)
+        if self._size >= self._slab_bytes:
+            self._seal()
+
+    def _reserve(self, size: int) -> None:
+        """Have memory for so many bytes of copied rows, and those that follow them."""
+        needed = size + PADDING
+        if needed <= len(self._data):
+            return
+        needed *= 2
+        if needed > _SMALL_BYTES:
             # A whole slab at once, for which the system has large pages.
-            size = max(size, min(self._slab_bytes, SLAB_BYTES) + _SMALL_BYTES)
-        larger = np.empty(size, np.uint8).data
-        larger[:used] = self._data[:used]
+            needed = max(needed, min(self._slab_bytes, SLAB_BYTES) + _SMALL_BYTES)
+        larger = np.empty(needed, np.uint8).data
+        larger[: self._size] = self._data[: self._size]
         self._data = larger
 
     def _read_head(self, type_: int, body: memoryview) -> int:
@@ -164,8 +262,11 @@ class PackedRows:
 
     @property
     def size(self) -> int:
-        """The bytes of all rows."""
-        return self._size + sum(int(slab.ends[-1]) for slab in self._slabs)
+        """The bytes of all rows, and of what is between them."""
+        size = self._size + sum(int(slab.ends[-1]) for slab in self._slabs)
+        if self._source_ends:
+            size += self._source_ends[-1] - self._source_starts[0]
+        return size
 
     def parts(self, size: int) -> Iterator[PackedRows]:
         """The rows in parts of at least some bytes, which are whole slabs."""
@@ -173,29 +274,42 @@ class PackedRows:
 
     def slabs(self) -> Iterator[RowsSlab]:
         """The rows, in parts that are decoded together."""
+        if self._source_ends:
+            self._take_source()
         if self._ends:
             self._seal()
         yield from self._slabs
 
     def _seal(self) -> None:
-        data = self._data[: self._size + PADDING]
-        slab = RowsSlab(
-            data if self._store is None else self._store(data),
+        """Make a slab of the copied rows."""
+        self._keep(
+            self._data[: self._size + PADDING],
+            np.frombuffer(self._starts, np.int64),
             np.frombuffer(self._ends, np.int64),
             np.frombuffer(self._heads, np.int32),
-            tuple(self._known),
         )
-        self._slabs.append(slab)
-        self._begin()
+        self._data, self._size = memoryview(b""), 0
+        self._starts, self._ends, self._heads = array("q"), array("q"), array("i")
+
+    def _keep(
+        self,
+        data: memoryview,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        heads: npt.NDArray[np.int32],
+    ) -> None:
+        data = data if self._store is None else self._store(data)
+        self._slabs.append(RowsSlab(data, starts, ends, heads, tuple(self._known)))
 
 
 def _slab(
     data: bytes,
+    starts: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
     heads: npt.NDArray[np.int32],
     known: tuple[RowsHead, ...],
 ) -> RowsSlab:
-    return RowsSlab(memoryview(data), ends, heads, known)
+    return RowsSlab(memoryview(data), starts, ends, heads, known)
 
 
 def _packed(slabs: Sequence[RowsSlab]) -> PackedRows:

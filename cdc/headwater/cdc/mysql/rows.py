@@ -96,15 +96,14 @@ def decode_rows(
         images = head.images[:1] if len(set(head.images)) == 1 else head.images
         groups.setdefault(images, []).append(index)
     log = LogBytes(slab.data)
-    starts = np.concatenate([np.zeros(1, np.int64), slab.ends[:-1]])
     pieces: list[_Piece] = []
     for images, heads in groups.items():
-        chosen = slab.ends > starts
+        chosen = slab.ends > slab.starts
         if len(groups) > 1:
             chosen &= np.isin(slab.heads, heads)
         events = np.flatnonzero(chosen)
         if len(events):
-            pieces += _decode_group(shape, slab, log, starts, events, images, options, keys)
+            pieces += _decode_group(shape, slab, log, events, images, options, keys)
     return _assemble(shape, pieces, options)
 
 
@@ -211,7 +210,6 @@ def _decode_group(
     shape: TableShape,
     slab: RowsSlab,
     log: LogBytes,
-    starts: Offsets,
     events: npt.NDArray[np.int64],
     bitmaps: tuple[bytes, ...],
     options: DecodeOptions,
@@ -219,7 +217,7 @@ def _decode_group(
 ) -> Iterator[_Piece]:
     """Decode the rows of events of one layout."""
     images = [_image(shape, bitmap) for bitmap in bitmaps]
-    offsets, counts = _row_offsets(log, starts[events], slab.ends[events], images, shape)
+    offsets, counts = _row_offsets(log, slab.starts[events], slab.ends[events], images, shape)
     heads = slab.heads[events]
     if (counts % np.array([len(head.images) for head in slab.known])[heads]).any():
         raise _wrong_shape(shape, "an update has one image only")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 
 from headwater.cdc.ddl import (
@@ -18,9 +18,11 @@ from headwater.cdc.ddl import (
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.mysql.compression import expand
 from headwater.cdc.mysql.events import (
+    TABLE_NUMBER_BYTES,
     THREAD_SPECIFIC_FLAG,
     Event,
     EventDecoder,
+    EventFrames,
     EventType,
     parse_query,
     parse_rotation,
@@ -117,10 +119,15 @@ class _Transaction:
     def __init__(self, beginning: Beginning) -> None:
         self.gtid: TransactionId
         self.gtid, self.has_end, self.phase = beginning
-        # Of rows events, in lists: the garbage collector looks at each tuple.
+        # Of rows events that follow each other, in lists: the garbage collector looks at each
+        # tuple.
         self.tables: list[_MappedTable] = []
         self.types: list[int] = []
-        self.bodies: list[memoryview] = []
+        self.data: list[memoryview] = []
+        self.counts: list[int] = []
+        # Where the body of each event is.
+        self.starts: list[int] = []
+        self.ends: list[int] = []
         self.rereads: dict[TableName | None, str] = {}
 
     def row_tables(self) -> frozenset[TableName]:
@@ -129,9 +136,8 @@ class _Transaction:
 
     def drop_rows(self) -> None:
         """Have no rows any more."""
-        self.tables.clear()
-        self.types.clear()
-        self.bodies.clear()
+        for values in (self.tables, self.types, self.data, self.counts, self.starts, self.ends):
+            values.clear()
 
     def changed_tables(self) -> set[TableName | None]:
         """The tables that it changes, or may change; None is any table."""
@@ -209,7 +215,7 @@ class MySQLLogReader:
         if isinstance(start, FilePosition):
             self._files = LogFiles(chunks.source, start)
         self._position = start
-        self._events: Iterator[Event] = iter(())
+        self._events = self._decoder.frame(b"")
         self._open: _Transaction | None = None
         self._incidents = _Incidents()
         # Read, but of the next batch.
@@ -405,15 +411,17 @@ class MySQLLogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
-        last, rows = self._last_map, self._last_rows
-        for table, type_, body in zip(
-            transaction.tables, transaction.types, transaction.bodies, strict=True
+        last, rows, end = self._last_map, self._last_rows, 0
+        starts, ends = transaction.starts, transaction.ends
+        for table, type_, data, count in zip(
+            transaction.tables, transaction.types, transaction.data, transaction.counts, strict=True
         ):
+            start, end = end, end + count
             if table is not last:
                 self._last_map = last = table
                 self._last_rows = rows = self._rows_of(batch, table)
             if rows is not None:
-                rows.add_body(type_, body)
+                rows.add_bodies(type_, data, starts[start:end], ends[start:end])
                 if rows.lacks_columns and table.name is not None:
                     batch.rereads[table.name] = _NO_COLUMNS
 
@@ -441,7 +449,7 @@ class MySQLLogReader:
             return self._held.popleft()
         while True:
             for event in self._events:
-                done = self._read(event)
+                done = self._read(event, self._events)
                 if done is not None:
                     done.timestamp = done.timestamp or event.timestamp
                     return done
@@ -450,16 +458,21 @@ class MySQLLogReader:
             chunk = self._chunks.next(deadline, should_end)
             if chunk is None:
                 return None
-            self._events = self._decoder.frame(chunk.data, gap=chunk.gap)
+            self._events = self._decoder.frame(chunk.data, chunk.start, chunk.end, gap=chunk.gap)
 
-    def _read(self, event: Event) -> _Transaction | None:
-        """Take one event; the transaction if it ends with it."""
+    def _read(self, event: Event, events: EventFrames | None) -> _Transaction | None:
+        """Take one event; the transaction if it ends with it.
+
+        Args:
+            event: The event.
+            events: What it is the last one of; None if it was expanded.
+        """
         kind = event.type
         transaction = self._open
         if transaction is not None:
             # Nearly all events are these.
             if kind in _ROWS:
-                self._read_rows(transaction, event)
+                self._read_rows(transaction, event, events)
                 return None
             if kind is _TABLE_MAP:
                 self._read_table_map(event)
@@ -471,7 +484,7 @@ class MySQLLogReader:
         if kind in _COMPRESSED:
             done = None
             for inner in expand(event, self._chunks.store_events):
-                ended = self._read(inner)
+                ended = self._read(inner, events if inner is event else None)
                 if ended is not None:
                     ended.timestamp, done = inner.timestamp, ended
             return done
@@ -566,20 +579,35 @@ class MySQLLogReader:
             self._known_maps[body] = table
         self._maps[table.number] = table
 
-    def _read_rows(self, transaction: _Transaction, event: Event) -> None:
-        number = event.body[:6].tobytes()
+    def _read_rows(
+        self, transaction: _Transaction, event: Event, events: EventFrames | None
+    ) -> None:
+        """Take a rows event, and those of its table that follow it."""
+        number = event.body[:TABLE_NUMBER_BYTES].tobytes()
         table = self._maps.get(number)
         if table is None:
             raise CorruptData(
                 f"{self._chunks.source}: rows of table number {int.from_bytes(number, 'little')} "
                 f"in {transaction.gtid} have no TABLE_MAP before them; read the log again"
             )
-        if table.name is not None:
-            transaction.tables.append(table)
-            transaction.types.append(event.type)
-            transaction.bodies.append(event.body)
-            transaction.size += event.size
-            self._chunks.kept += event.size
+        if table.name is None:
+            if events is not None:
+                events.take_rows(event, [], [])
+            return
+        starts, ends = transaction.starts, transaction.ends
+        before = len(starts)
+        if events is not None:
+            data, size = events.data, events.take_rows(event, starts, ends)
+        else:
+            data, size = event.body, event.size
+            starts.append(0)
+            ends.append(len(data))
+        transaction.tables.append(table)
+        transaction.types.append(event.type)
+        transaction.data.append(data)
+        transaction.counts.append(len(starts) - before)
+        transaction.size += size
+        self._chunks.kept += size
 
     def _read_other(
         self, transaction: _Transaction, event: Event, kind: EventType
