@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns.gather import Cells, Nulls, unsigned_integers
+from headwater.cdc.columns.gather import Cells, Nulls, new_values, unsigned_integers
 from headwater.cdc.columns.gather import validity_bitmap as _validity
 
 # How many bytes a group of so many digits takes.
@@ -15,6 +17,8 @@ _MAX_INT64_DIGITS = 18
 _MAX_DECIMAL128_DIGITS = 38
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+_WORD_BYTES = 8
 
 
 def digit_groups(precision: int, scale: int) -> list[tuple[int, int]]:
@@ -61,39 +65,54 @@ def _group_values(
     negative: npt.NDArray[np.bool_],
     precision: int,
     scale: int,
-) -> list[tuple[int, npt.NDArray[np.uint64]]]:
+) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     """The magnitude of each group of digits, with 10 to the power of its digits."""
-    values = []
-    position = 0
-    flip = negative.astype(np.uint64) * _LOW_32 if negative.any() else None
-    for width, digits in digit_groups(precision, scale):
-        group = unsigned_integers(cells.at(position), width, "big")
-        if position == 0:
-            group ^= np.uint64(1 << (8 * width - 1))
-        if flip is not None:
-            group ^= flip & np.uint64((1 << 8 * width) - 1)
-        values.append((10**digits, group))
+    flip = negative * _ALL_BITS if negative.any() else None
+    position, is_first = 0, True
+    for groups in _words(digit_groups(precision, scale)):
+        width = sum(size for size, _ in groups)
+        word = unsigned_integers(cells.at(position), width, "big")
         position += width
-    return values
+        if is_first:
+            word ^= np.uint64(1 << (8 * width - 1))
+        if flip is not None:
+            word ^= flip
+        left = width
+        for size, digits in groups:
+            left -= size
+            # Bits before the group are of others, or were inverted.
+            yield 10**digits, word >> np.uint64(8 * left) & np.uint64((1 << 8 * size) - 1)
+        is_first = False
+
+
+def _words(groups: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Groups of digits that are read together."""
+    word: list[tuple[int, int]] = []
+    for group in groups:
+        if sum(size for size, _ in word) + group[0] > _WORD_BYTES:
+            yield word
+            word = []
+        word.append(group)
+    yield word
 
 
 def _short_decimal(
-    groups: list[tuple[int, npt.NDArray[np.uint64]]], negative: npt.NDArray[np.bool_]
+    groups: Iterator[tuple[int, npt.NDArray[np.uint64]]], negative: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    total = groups[0][1].astype(np.int64)
-    for power, group in groups[1:]:
+    total: npt.NDArray[np.int64] = next(groups)[1].view(np.int64)
+    for power, group in groups:
         total *= power
         total += group.view(np.int64)
-    words = np.empty((len(total), 2), np.int64)
+    words = new_values(2 * len(total), np.int64).reshape(-1, 2)
     if negative.any():
         total = np.where(negative, -total, total)
     words[:, 0] = total
-    words[:, 1] = total >> 63
+    np.right_shift(total, 63, out=words[:, 1])
     return words
 
 
 def _long_decimal(
-    groups: list[tuple[int, npt.NDArray[np.uint64]]],
+    groups: Iterator[tuple[int, npt.NDArray[np.uint64]]],
     negative: npt.NDArray[np.bool_],
     limb_count: int,
 ) -> npt.NDArray[np.uint32]:

@@ -48,15 +48,21 @@ class Cells:
         """The bytes from an offset on."""
         return Cells(self._block, self._stride, self._offset + offset)
 
-    def read(self, dtype: str, offset: int = 0) -> npt.NDArray[Any]:
-        """Read a value of a NumPy type of each row; it has the machine's byte order."""
+    def read(self, dtype: str, offset: int = 0, to: str | None = None) -> npt.NDArray[Any]:
+        """Read a value of a NumPy type of each row, in memory of Arrow.
+
+        Args:
+            dtype: The type that is stored.
+            offset: Where it is.
+            to: The type that is returned, in the machine's byte order; None is the stored one.
+        """
         stored = np.dtype(dtype)
-        if not self.rows:
-            return np.zeros(0, stored.newbyteorder("="))
-        view: npt.NDArray[Any] = np.ndarray(
-            (self.rows,), stored, self._block, self._offset + offset, (self._stride,)
-        )
-        return view.astype(stored.newbyteorder("="))
+        values = new_values(self.rows, stored.newbyteorder("=") if to is None else np.dtype(to))
+        if self.rows:
+            values[:] = np.ndarray(
+                (self.rows,), stored, self._block, self._offset + offset, (self._stride,)
+            )
+        return values
 
     def byte_matrix(self, width: int) -> npt.NDArray[np.uint8]:
         """Some bytes of each row, a row each."""
@@ -85,31 +91,35 @@ class LogBytes:
             )
         self._data = data
         self.buffer = pa.py_buffer(data)
-        self._views: dict[str, npt.NDArray[Any]] = {}
+        self._views: dict[tuple[str, int], npt.NDArray[Any]] = {}
 
     @staticmethod
     def joined(parts: Iterable[bytes | bytearray | memoryview]) -> LogBytes:
         """The bytes of some parts, which are copied."""
         return LogBytes(b"".join((*parts, bytes(PADDING))))
 
-    def view(self, dtype: str) -> npt.NDArray[Any]:
-        """A value of a NumPy type at every offset, which need not be aligned; nothing is copied."""
-        view = self._views.get(dtype)
+    def view(self, dtype: str, distance: int = 0) -> npt.NDArray[Any]:
+        """A value of a NumPy type at a distance from every offset; nothing is copied.
+
+        The values need not be aligned.
+        """
+        view = self._views.get((dtype, distance))
         if view is None:
             item = np.dtype(dtype)
-            shape = (len(self._data) - item.itemsize + 1,)
-            view = np.ndarray(shape=shape, dtype=item, buffer=self._data, strides=(1,))
-            self._views[dtype] = view
+            count = max(0, len(self._data) - distance - item.itemsize + 1)
+            view = np.ndarray((count,), item, self._data, distance if count else 0, (1,))
+            self._views[dtype, distance] = view
         return view
 
-    def gather(self, dtype: str, offsets: Offsets) -> npt.NDArray[Any]:
-        """Read a value of a NumPy type at each offset.
+    def gather(self, dtype: str, offsets: Offsets, distance: int = 0) -> npt.NDArray[Any]:
+        """Read a value of a NumPy type at a distance from each offset.
 
         Raises:
             CorruptData: An offset is outside of the bytes.
         """
+        view = self.view(dtype, distance)
         try:
-            return self.view(dtype)[offsets]
+            return view.take(offsets) if dtype == "u1" else view[offsets]
         except IndexError as error:
             raise self.outside() from error
 
@@ -133,25 +143,27 @@ class LogBytes:
             "map does not describe these rows"
         )
 
-    def cells(self, offsets: Offsets, width: int) -> Cells:
-        """Copy some bytes at each offset.
+    def cells(self, offsets: Offsets, width: int, distance: int = 0) -> Cells:
+        """Copy some bytes at a distance from each offset.
 
         Args:
-            offsets: Where they begin.
-            width: How many; `MAX_CELL_BYTES` at most.
+            offsets: The offsets.
+            width: How many bytes; `MAX_CELL_BYTES` at most.
+            distance: Where they begin.
 
         Raises:
             CorruptData: An offset is outside of the bytes.
         """
         stride = 1 if width == 1 else width + _WORD_BYTES
-        return Cells(self.gather("u1" if width == 1 else f"V{stride}", offsets), stride)
+        block = self.gather("u1" if width == 1 else f"V{stride}", offsets, distance)
+        return Cells(block, stride)
 
 
 def unsigned_integers(cells: Cells, width: int, order: ByteOrder = "little") -> Words:
     """Read unsigned integers of 1 to 8 bytes as ``uint64``."""
     prefix = "<" if order == "little" else ">"
     if width in (1, 2, 4, 8):
-        return cells.read(f"{prefix}u{width}").astype(np.uint64, copy=False)
+        return cells.read(f"{prefix}u{width}", to="u8")
     words: Words = cells.read(f"{prefix}u8")
     if order == "big":
         words >>= np.uint64(8 * (8 - width))
@@ -164,7 +176,7 @@ def signed_integers(cells: Cells, width: int, order: ByteOrder = "little") -> np
     """Read integers of 1 to 8 bytes in two's complement as ``int64``."""
     prefix = "<" if order == "little" else ">"
     if width in (1, 2, 4, 8):
-        return cells.read(f"{prefix}i{width}").astype(np.int64, copy=False)
+        return cells.read(f"{prefix}i{width}", to="i8")
     spare = 8 * (8 - width)
     words = unsigned_integers(cells, width, order) << np.uint64(spare)
     return words.view(np.int64) >> np.int64(spare)
@@ -177,24 +189,32 @@ def integer_column(
     *,
     signed: bool = True,
     order: ByteOrder = "little",
+    type_: pa.DataType | None = None,
 ) -> pa.Array:
     """Read integers of 1 to 8 bytes.
 
-    Returns:
-        An array of Arrow's smallest type of that signedness that has as many bytes: ``int32`` for
-        three bytes.
+    Args:
+        cells: The bytes of each value.
+        nulls: Which of them are null.
+        width: How many bytes a value has.
+        signed: Whether they are in two's complement.
+        order: The order of their bytes.
+        type_: An integer type that holds all of them; None is Arrow's smallest of that signedness
+            that has as many bytes: ``int32`` for three bytes.
     """
-    size = next(size for size in (1, 2, 4, 8) if size >= width)
+    kind = "i" if signed else "u"
+    if type_ is None:
+        size = next(size for size in (1, 2, 4, 8) if size >= width)
+        type_ = pa.from_numpy_dtype(np.dtype(f"{kind}{size}"))
+    dtype = np.dtype(type_.to_pandas_dtype())
     values: npt.NDArray[Any]
-    if size == width:
-        prefix = "<" if order == "little" else ">"
-        values = cells.read(f"{prefix}{'i' if signed else 'u'}{width}")
+    if width in (1, 2, 4, 8):
+        values = cells.read(f"{'<' if order == 'little' else '>'}{kind}{width}", to=dtype.str)
     elif signed:
         values = signed_integers(cells, width, order)
     else:
         values = unsigned_integers(cells, width, order)
-    dtype = np.dtype(f"{'i' if signed else 'u'}{size}")
-    return primitive_array(values.astype(dtype, copy=False), pa.from_numpy_dtype(dtype), nulls)
+    return primitive_array(values.astype(dtype, copy=False), type_, nulls)
 
 
 def float_column(cells: Cells, nulls: Nulls, width: int, order: ByteOrder = "little") -> pa.Array:
@@ -203,15 +223,28 @@ def float_column(cells: Cells, nulls: Nulls, width: int, order: ByteOrder = "lit
     return primitive_array(values, pa.from_numpy_dtype(values.dtype), nulls)
 
 
+def new_values(rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """NumPy values, which are not set, in memory of Arrow.
+
+    That of NumPy would not be used again for anything else.
+    """
+    item = np.dtype(dtype)
+    return (
+        np.frombuffer(pa.allocate_buffer(rows * item.itemsize), item) if rows else np.empty(0, item)
+    )
+
+
 def primitive_array(values: npt.NDArray[Any], type_: pa.DataType, nulls: Nulls) -> pa.Array:
     """Make an Arrow array of a fixed-width type from NumPy's values."""
     assert sys.byteorder == "big" or values.dtype.byteorder in "=|<"
-    buffer = pa.py_buffer(b"")
-    if len(values):
-        # A copy in Arrow's memory: that of NumPy would not be used again for anything else.
-        buffer = pa.allocate_buffer(values.nbytes)
-        np.frombuffer(buffer, values.dtype)[:] = values
-    return pa.Array.from_buffers(type_, len(values), [validity_bitmap(nulls), buffer])
+    owner = values.base
+    if isinstance(owner, np.ndarray):
+        owner = owner.base
+    if len(values) and not isinstance(owner, pa.Buffer):
+        kept = new_values(len(values), values.dtype)
+        kept[:] = values
+        values = kept
+    return pa.Array.from_buffers(type_, len(values), [validity_bitmap(nulls), pa.py_buffer(values)])
 
 
 def values_at_even_places(values: pa.Array) -> pa.Array:

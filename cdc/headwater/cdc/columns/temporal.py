@@ -14,6 +14,7 @@ from headwater.cdc.columns.bad_dates import DateRule
 from headwater.cdc.columns.gather import (
     Cells,
     Nulls,
+    new_values,
     primitive_array,
     unsigned_integers,
 )
@@ -28,7 +29,9 @@ from headwater.cdc.columns.value_text import (
 Numbers = npt.NDArray[np.int64]
 
 _MICROS = 1_000_000
+_PER_SECOND = {"ms": 1000, "us": _MICROS}
 _DAY_SECONDS = 86_400
+_WORD_BYTES = 8
 # A year and a month are one number of 17 bits; dates such as 0000-00-00 have the month 0.
 _MONTHS = 13
 _MAX_MONTH = (1 << 17) - 1
@@ -89,16 +92,18 @@ def date_text_column(cells: Cells, nulls: Nulls) -> pa.Array:
     return _date_fields(unsigned_integers(cells, 3).view(np.int64)).text(0, nulls)
 
 
-def datetime_column(cells: Cells, nulls: Nulls, digits: int, rule: DateRule) -> pa.Array:
+def datetime_column(
+    cells: Cells, nulls: Nulls, digits: int, rule: DateRule, unit: str = "us"
+) -> pa.Array:
     """Read date-times without a time zone: five bytes, then `digits` of a second.
 
     Returns:
-        An array of ``timestamp[us]``.
+        An array of ``timestamp[us]``, or of another unit where there are no digits.
 
     Raises:
         Invalid: The rule rejects a date.
     """
-    packed, micros = _packed_datetimes(cells), _fraction(cells.at(5), digits)
+    packed, micros = _packed_datetimes(cells, digits)
     days, nulls = _days(
         (packed >> 22) & _MAX_MONTH,
         (packed >> 17) & 31,
@@ -106,32 +111,36 @@ def datetime_column(cells: Cells, nulls: Nulls, digits: int, rule: DateRule) -> 
         rule,
         lambda row: _shown(_datetime_fields(packed[row : row + 1], micros[row : row + 1]), digits),
     )
-    values = days * np.int64(_DAY_SECONDS * _MICROS)
-    values += _day_micros()[packed & 0x1FFFF]
-    values += micros
-    return primitive_array(values, pa.timestamp("us"), nulls)
+    values = new_values(cells.rows, np.int64)
+    np.multiply(days, np.int64(_DAY_SECONDS * _PER_SECOND[unit]), out=values)
+    packed &= 0x1FFFF
+    values += _times_of_day(unit).take(packed)
+    if digits:
+        values += micros
+    return primitive_array(values, pa.timestamp(unit), nulls)
 
 
 def datetime_text_column(cells: Cells, nulls: Nulls, digits: int) -> pa.Array:
     """Read date-times as `datetime_column`, as the ``string`` that the source shows."""
-    fields = _datetime_fields(_packed_datetimes(cells), _fraction(cells.at(5), digits))
-    return fields.text(digits, nulls)
+    return _datetime_fields(*_packed_datetimes(cells, digits)).text(digits, nulls)
 
 
-def timestamp_column(cells: Cells, nulls: Nulls, digits: int, rule: DateRule) -> pa.Array:
+def timestamp_column(
+    cells: Cells, nulls: Nulls, digits: int, rule: DateRule, unit: str = "us"
+) -> pa.Array:
     """Read instants: four bytes of seconds since 1970, then `digits` of a second.
 
     Zero is not 1970 but the date 0000-00-00.
 
     Returns:
-        An array of ``timestamp[us, UTC]``.
+        An array of ``timestamp[us, UTC]``, or of another unit where there are no digits.
 
     Raises:
         Invalid: The rule rejects a date, and a value is zero.
     """
-    micros = _instants(cells, digits)
-    nulls = rule.apply(micros == 0, nulls, lambda _: _shown(_ZERO, digits))
-    return primitive_array(micros, pa.timestamp("us", "UTC"), nulls)
+    values = _instants(cells, digits, unit)
+    nulls = rule.apply(values == 0, nulls, lambda _: _shown(_ZERO, digits))
+    return primitive_array(values, pa.timestamp(unit, "UTC"), nulls)
 
 
 def timestamp_text_column(cells: Cells, nulls: Nulls, digits: int) -> pa.Array:
@@ -194,11 +203,11 @@ def _date_fields(packed: Numbers) -> _Fields:
     return _Fields(packed >> 9, (packed >> 5) & 15, packed & 31)
 
 
-def _packed_datetimes(cells: Cells) -> Numbers:
-    """Months in 17 bits, a day in 5, an hour in 5, a minute and a second in 6 each."""
-    numbers: Numbers = unsigned_integers(cells, 5, "big").view(np.int64)
-    numbers -= 0x8000000000
-    return numbers
+def _packed_datetimes(cells: Cells, digits: int) -> tuple[Numbers, Numbers]:
+    """Months in 17 bits, a day in 5, an hour in 5, a minute and a second in 6 each; and µs."""
+    packed, micros = _with_fraction(cells, 5, digits)
+    packed -= 0x8000000000
+    return packed, micros
 
 
 def _datetime_fields(packed: Numbers, micros: Numbers) -> _Fields:
@@ -212,20 +221,28 @@ def _datetime_fields(packed: Numbers, micros: Numbers) -> _Fields:
     )
 
 
-def _instants(cells: Cells, digits: int) -> Numbers:
-    seconds = unsigned_integers(cells, 4, "big").view(np.int64)
-    return seconds * _MICROS + _fraction(cells.at(4), digits)
+def _instants(cells: Cells, digits: int, unit: str = "us") -> Numbers:
+    values, micros = _with_fraction(cells, 4, digits)
+    values *= _PER_SECOND[unit]
+    if digits:
+        values += micros
+    return values
 
 
-def _fraction(cells: Cells, digits: int) -> Numbers:
-    """The fraction of a second, in µs."""
-    width = packed_fraction_width(digits)
-    if width == 0:
-        return np.zeros(cells.rows, np.int64)
-    numbers: Numbers = unsigned_integers(cells, width, "big").view(np.int64)
-    if width < 3:
-        numbers *= 10 ** (6 - 2 * width)
-    return numbers
+def _with_fraction(cells: Cells, width: int, digits: int) -> tuple[Numbers, Numbers]:
+    """A number of some bytes, and the fraction of a second after it, in µs."""
+    fraction_width = packed_fraction_width(digits)
+    word: Numbers = unsigned_integers(cells, width + fraction_width, "big").view(np.int64)
+    if not fraction_width:
+        return word, np.zeros(cells.rows, np.int64)
+    micros = word & ((1 << 8 * fraction_width) - 1)
+    word >>= 8 * fraction_width
+    if width + fraction_width == _WORD_BYTES:
+        # Its first bit was taken for a sign.
+        word &= (1 << 8 * width) - 1
+    if fraction_width < 3:
+        micros *= 10 ** (6 - 2 * fraction_width)
+    return word, micros
 
 
 def _seconds_of_day(packed: Numbers) -> Numbers:
@@ -268,7 +285,7 @@ def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     return (first_days - 1).astype(np.int32), np.where(exists, lengths, 0)
 
 
-@lru_cache(maxsize=1)
-def _day_micros() -> Numbers:
-    """The µs of each packed hour, minute and second."""
-    return _seconds_of_day(np.arange(1 << 17)) * _MICROS
+@lru_cache
+def _times_of_day(unit: str) -> Numbers:
+    """The time since midnight of each packed hour, minute and second."""
+    return _seconds_of_day(np.arange(1 << 17)) * _PER_SECOND[unit]

@@ -53,18 +53,28 @@ class DecodeOptions:
         bad_dates: What becomes of dates that the lake does not have, such as 0000-00-00.
         text_dates: Names of the columns whose dates become ``string``, so that each of them is
             kept as the source shows it.
+        types: Names of columns with the Arrow types that they are decoded to, where that is as easy
+            as their own and has all of their values.
     """
 
     bad_dates: BadDates = BadDates.FAIL
     text_dates: frozenset[str] = frozenset()
+    types: frozenset[tuple[str, pa.DataType]] = frozenset()
 
     @staticmethod
     def for_table(table: SourceTable, bad_dates: BadDates = BadDates.FAIL) -> DecodeOptions:
-        """The options that keep each date of the columns that are text in the lake."""
-        names = (
-            column.name for column in table.columns if pa.types.is_string(to_arrow(column.type))
+        """The options for a table of the lake, with its types.
+
+        Each date of the columns that are text in the lake is kept.
+        """
+        types = {column.name: to_arrow(column.type) for column in table.columns}
+        texts = (name for name, type_ in types.items() if pa.types.is_string(type_))
+        wanted = (
+            (name, type_)
+            for name, type_ in types.items()
+            if pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
         )
-        return DecodeOptions(bad_dates, frozenset(names))
+        return DecodeOptions(bad_dates, frozenset(texts), frozenset(wanted))
 
 
 def arrow_type(column: ColumnShape, options: DecodeOptions | None = None) -> pa.DataType:
@@ -82,10 +92,28 @@ def arrow_type(column: ColumnShape, options: DecodeOptions | None = None) -> pa.
     BINARY, VARBINARY, BLOB, GEOMETRY       ``binary``
     ======================================  ==========================================
 
-    DATE, DATETIME and TIMESTAMP are ``string`` if the options say so.
+    DATE, DATETIME and TIMESTAMP are ``string`` if the options say so. Integers may have a wider
+    type, and whole seconds be ``timestamp[ms]``.
     """
-    if options is not None and column.type in _DATES and column.name in options.text_dates:
+    if options is None:
+        return _own_type(column)
+    if column.type in _DATES and column.name in options.text_dates:
         return pa.string()
+    wanted = dict(options.types).get(column.name)
+    return _own_type(column) if wanted is None or not _is_as_easy(column, wanted) else wanted
+
+
+def _is_as_easy(column: ColumnShape, wanted: pa.DataType) -> bool:
+    """Whether a column is as easily decoded to a type that it does not have, without a loss."""
+    if column.type in _INTEGER_BYTES:
+        bits = 8 * _INTEGER_BYTES[column.type] + column.unsigned
+        return bool(pa.types.is_signed_integer(wanted) and wanted.bit_width >= bits)
+    if column.type in (_T.DATETIME2, _T.TIMESTAMP2) and not column.length:
+        return bool(wanted == pa.timestamp("ms", _own_type(column).tz))
+    return False
+
+
+def _own_type(column: ColumnShape) -> pa.DataType:
     if column.type in _INTEGER_BYTES:
         size = max(_INTEGER_BYTES[column.type], 4 if column.type is _T.INT24 else 1)
         return pa.from_numpy_dtype(np.dtype(f"{'u' if column.unsigned else 'i'}{size}"))
@@ -150,7 +178,8 @@ def decode_fixed(
             return _enum(column, cells, nulls)
         case _T.SET:
             return _set(column, cells, nulls)
-    return columns.integer_column(cells, nulls, width, signed=not column.unsigned)
+    type_ = arrow_type(column, options)
+    return columns.integer_column(cells, nulls, width, signed=not column.unsigned, type_=type_)
 
 
 def decode_variable(
@@ -195,10 +224,12 @@ def _dates(column: ColumnShape, cells: Cells, nulls: Nulls, options: DecodeOptio
         case _T.DATETIME2 if is_text:
             return columns.datetime_text_column(cells, nulls, column.length)
         case _T.DATETIME2:
-            return columns.datetime_column(cells, nulls, column.length, rule)
+            unit = arrow_type(column, options).unit
+            return columns.datetime_column(cells, nulls, column.length, rule, unit)
     if is_text:
         return columns.timestamp_text_column(cells, nulls, column.length)
-    return columns.timestamp_column(cells, nulls, column.length, rule)
+    unit = arrow_type(column, options).unit
+    return columns.timestamp_column(cells, nulls, column.length, rule, unit)
 
 
 def _bits(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
@@ -210,7 +241,7 @@ def _bits(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
 
 def _enum(column: ColumnShape, cells: Cells, nulls: Nulls) -> pa.Array:
     """A value is the index of its name from 1 on; 0 is the empty string of a wrong value."""
-    index = columns.unsigned_integers(cells, column.length).astype(np.int32)
+    index = cells.read(f"<u{column.length}", to="i4")
     if nulls is not None:
         index[nulls] = 0
     largest = int(index.max(initial=0))
