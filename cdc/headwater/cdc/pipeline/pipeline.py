@@ -102,11 +102,12 @@ class Pipeline:
         while True:
             begun = monotonic()
             try:
+                state = self._state()
                 if is_first:
-                    self._late_stop, is_first = self._requested_stop(), False
+                    self._late_stop, is_first = self._requested_stop(state), False
                 with closing(self._open_source()) as source:
                     source.lock(self.settings.name, self.settings.lock_seconds)
-                    session = _Session(self, self._lake, source, self._stop, self._late_stop)
+                    session = _Session(self, self._lake, source, self._stop, state, self._late_stop)
                     session.look()
                     # A topic that the goal of before has may be gone.
                     if once and (goal is None or not source.has_rows):
@@ -123,9 +124,11 @@ class Pipeline:
                 return True
             wait = min(2 * wait, MAX_WAIT_SECONDS)
 
-    def _requested_stop(self, *, takes: bool = False) -> str | None:
+    def _state(self) -> PipelineState | None:
+        return PipelineState.existing(self._lake, self.settings.target, self.settings.name)
+
+    def _requested_stop(self, state: PipelineState | None, *, takes: bool = False) -> str | None:
         """The request to stop that waits; it is removed if this process takes it."""
-        state = PipelineState.existing(self._lake, self.settings.target, self.settings.name)
         request = None if state is None else state.requests().get("stop")
         if takes and state is not None and request is not None and request != self._late_stop:
             state.answer({"stop": request})
@@ -134,7 +137,8 @@ class Pipeline:
     def _is_asked_to_stop(self) -> bool:
         """Whether another process has asked this one to stop while it waits for its source."""
         try:
-            return self._requested_stop(takes=True) not in (None, self._late_stop)
+            request = self._requested_stop(self._state(), takes=True)
+            return request not in (None, self._late_stop)
         except Unavailable:
             # The lake is not there either.
             return False
@@ -149,13 +153,14 @@ class _Session:
         lake: Lake,
         source: Source,
         stop: Event,
+        state: PipelineState | None,
         late_stop: str | None,
     ) -> None:
         self._settings, self._progress = pipeline.settings, pipeline.progress
         self._source, self._stop, self._late_stop = source, stop, late_stop
         self._executor = pipeline.executor
         self._goal: Position | None = None
-        self._state = self._opened_state(lake)
+        self._state = self._opened_state(lake, state)
         self._targets = Targets(lake, self._settings)
         self._cascades = Cascades(source, self._targets, self._settings.bad_dates)
         self._joining = Joining(source, self._settings, self._targets)
@@ -241,10 +246,11 @@ class _Session:
         matches = self._settings.selection().matches
         return {name: state for name, state in _by_name(plan).items() if matches(name)}
 
-    def _opened_state(self, lake: Lake) -> PipelineState:
+    def _opened_state(self, lake: Lake, state: PipelineState | None) -> PipelineState:
         """The pipeline's state; a new pipeline is checked before anything is created."""
         settings = self._settings
-        state = PipelineState.existing(lake, settings.target, settings.name)
+        # Another process may have begun the pipeline since.
+        state = state or PipelineState.existing(lake, settings.target, settings.name)
         if state is not None and state.plan() is not None:
             return state
         findings = start_problems(lake, self._source, settings)
