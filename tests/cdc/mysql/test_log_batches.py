@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from contextlib import closing
 
 import pytest
@@ -67,3 +68,45 @@ def test_a_first_change_that_is_waited_for_does_not_begin_the_time_again() -> No
         131,
     ]
     assert BatchLimits(5, quiet_seconds=60).deadline(100, 130) == 135
+
+
+TABLES = 12
+BIG_BYTES = 8 << 20
+"""What is logged of another table between rows of two tables."""
+
+
+@pytest.mark.parametrize(
+    ("in_one_transaction", "memory_bytes"), [(False, 1 << 30), (True, 2 * BIG_BYTES)]
+)
+def test_few_rows_do_not_keep_the_log_around_them(
+    shop: MySQLServer, shop_source: Address, in_one_transaction: bool, memory_bytes: int
+) -> None:
+    names = [TableName("shop", f"t{number}") for number in range(TABLES)]
+    for name in names:
+        shop.rows(f"CREATE TABLE shop.{name.table} (id INT PRIMARY KEY)")
+    shop.rows("CREATE TABLE shop.big (v TEXT)")
+    with (
+        closing(MySQLSource(shop_source)) as source,
+        closing(source.open_log(source.position(), memory_bytes, lambda _: True)) as reader,
+    ):
+        reader.follow(dict.fromkeys(names))
+        if in_one_transaction:
+            shop.rows("BEGIN")
+        for name in names:
+            shop.rows(f"INSERT INTO shop.{name.table} VALUES (1)")
+            shop.rows(
+                "INSERT INTO shop.big "
+                f"SELECT REPEAT('x', 1000) FROM shop.seq_1_to_{BIG_BYTES // 1000}"
+            )
+        shop.rows("COMMIT")
+        end = source.position()
+        tracemalloc.start()
+        try:
+            batch = reader.read_until(end)
+            kept, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert set(batch.rows) == set(names)
+    # The reader is ahead by two such parts and two pieces of a third one.
+    assert kept < 4 * BIG_BYTES
+    assert peak < 7 * BIG_BYTES

@@ -34,6 +34,8 @@ class LogChunks:
     Attributes:
         source: Its name in messages.
         kept: How many bytes of rows are kept; their reader counts them.
+        held: How many bytes the rows of the transaction that is read hold, with what is between
+            them; their reader counts them.
     """
 
     def __init__(self, stream: LogStream, source: str, memory_bytes: int = 256 << 20) -> None:
@@ -41,7 +43,7 @@ class LogChunks:
         # Cut, and not read yet.
         self._chunks: Iterator[LogChunk] = iter(())
         self._stream, self._memory_bytes = stream, memory_bytes
-        self.kept = 0
+        self.kept = self.held = 0
         # Events as they come, which are needed until their transaction is read, and a batch's rows.
         self._event_buffer, self._row_buffer = DiskBuffer(), DiskBuffer()
         self._closing = Event()
@@ -63,11 +65,11 @@ class LogChunks:
 
     def store_events(self, data: memoryview) -> memoryview:
         """Keep bytes of events until their transaction is read."""
-        return data if self.kept < self._memory_bytes else self._event_buffer.store(data)
+        return self._event_buffer.store(data) if self._is_full else data
 
     def released(self) -> None:
         """Note that nothing of what came before is kept."""
-        self.kept = 0
+        self.kept = self.held = 0
         self._close_buffers()
 
     def next(self, deadline: float | None, should_end: Callable[[], bool]) -> LogChunk | None:
@@ -96,8 +98,12 @@ class LogChunks:
                 raise item
             self._chunks = self._stream.cut(item)
 
+    @property
+    def _is_full(self) -> bool:
+        return self.kept + self.held >= self._memory_bytes
+
     def _stored(self, chunk: LogChunk) -> LogChunk:
-        if self.kept < self._memory_bytes:
+        if not self._is_full:
             return chunk
         data = self.store_events(chunk.data[chunk.start : chunk.end])
         return LogChunk(data, 0, len(data), chunk.gap)

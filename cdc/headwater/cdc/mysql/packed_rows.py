@@ -121,8 +121,7 @@ class PackedRows:
             Invalid: It is not a rows event.
             Unsupported: It has partial updates of JSON.
         """
-        if self._source_ends:
-            self._take_source()
+        self.leave_source()
         body, rows_at = event.body, self._rows_at
         if event.type is not self._last_type or body[_HEAD_BYTES:rows_at] != self._last_head:
             rows_at = self._read_head(event.type, body)
@@ -153,8 +152,7 @@ class PackedRows:
             CorruptData, Invalid, Unsupported: As `add`.
         """
         if data is not self._source:
-            if self._source_ends:
-                self._take_source()
+            self.leave_source()
             self._source = data
         if len(starts) >= _MANY_EVENTS and self._add_like_last(type_, data, starts, ends):
             return
@@ -189,9 +187,11 @@ class PackedRows:
         self._source_heads.frombytes(np.full(len(begins), self._last_index, np.int32).tobytes())
         return True
 
-    def _take_source(self) -> None:
-        """Keep the rows that are not copied yet as a slab, or copy them."""
+    def leave_source(self) -> None:
+        """Copy the rows that are not copied yet, or keep their memory if they are most of it."""
         source, self._source = self._source, memoryview(b"")
+        if not self._source_ends:
+            return
         starts = np.frombuffer(self._source_starts, np.int64)
         ends = np.frombuffer(self._source_ends, np.int64)
         heads = self._source_heads
@@ -274,8 +274,7 @@ class PackedRows:
 
     def slabs(self) -> Iterator[RowsSlab]:
         """The rows, in parts that are decoded together."""
-        if self._source_ends:
-            self._take_source()
+        self.leave_source()
         if self._ends:
             self._seal()
         yield from self._slabs

@@ -231,6 +231,9 @@ class MySQLLogReader:
         self._last_rows: PackedRows | None = None
         # The last rows of each table that the batch has.
         self._runs: dict[TableName, MySQLRows] = {}
+        # The memory that the last rows are in, and whose rows it has that are not copied yet.
+        self._source = memoryview(b"")
+        self._in_source: set[PackedRows] = set()
         # Where the last event ends in the server's files, to tell how much is left.
         self._file, self._offset = "", 0
         self._log_file: LogFile | None = None
@@ -355,6 +358,7 @@ class MySQLLogReader:
     def _new_batch(self) -> LogBatch:
         self._last_map = self._last_rows = None
         self._runs.clear()
+        self._in_source.clear()
         return LogBatch(self._position, self._position)
 
     def read_on(
@@ -411,6 +415,7 @@ class MySQLLogReader:
             batch.xa.append(xa)
             if xa.committed is None:
                 return
+        self._chunks.kept += transaction.size
         last, rows, end = self._last_map, self._last_rows, 0
         starts, ends = transaction.starts, transaction.ends
         for table, type_, data, count in zip(
@@ -421,9 +426,19 @@ class MySQLLogReader:
                 self._last_map = last = table
                 self._last_rows = rows = self._rows_of(batch, table)
             if rows is not None:
+                if data is not self._source:
+                    self._leave_source()
+                    self._source = data
                 rows.add_bodies(type_, data, starts[start:end], ends[start:end])
+                self._in_source.add(rows)
                 if rows.lacks_columns and table.name is not None:
                     batch.rereads[table.name] = _NO_COLUMNS
+
+    def _leave_source(self) -> None:
+        """Let no table keep memory of the log for a few rows in it."""
+        for rows in self._in_source:
+            rows.leave_source()
+        self._in_source.clear()
 
     def _rows_of(self, batch: LogBatch, table: _MappedTable) -> PackedRows | None:
         """Where a batch gathers rows of a table; None where it does not."""
@@ -502,6 +517,7 @@ class MySQLLogReader:
                     "log again"
                 )
             self._open = self._begun(event)
+            self._chunks.held = 0
             if self._incidents.is_before(event):
                 self._open.rereads[None] = _LOST_EVENTS
             return None
@@ -602,12 +618,13 @@ class MySQLLogReader:
             data, size = event.body, event.size
             starts.append(0)
             ends.append(len(data))
+        if not transaction.data or transaction.data[-1] is not data:
+            self._chunks.held += len(data)
         transaction.tables.append(table)
         transaction.types.append(event.type)
         transaction.data.append(data)
         transaction.counts.append(len(starts) - before)
         transaction.size += size
-        self._chunks.kept += size
 
     def _read_other(
         self, transaction: _Transaction, event: Event, kind: EventType
