@@ -341,12 +341,12 @@ class EventFrames:
         Returns:
             How many bytes all of them take, with their headers and checksums.
         """
-        view, end, gap, type_ = self.data, self._end, self._gap, event.type
-        stop = self._start
-        starts.append(stop - event.size + HEADER_BYTES)
-        ends.append(stop - event.size + HEADER_BYTES + len(event.body))
-        size = event.size
-        start = stop + gap
+        view, end, type_, size = self.data, self._end, event.type, event.size
+        begin = self._start - size + HEADER_BYTES
+        starts.append(begin)
+        ends.append(begin + len(event.body))
+        gap = self._gap
+        start = self._start + gap
         if end - start < _ROWS_HEADER.size or view[start + _TYPE_OFFSET] != type_:
             return size
         number, unpack = event.body[:TABLE_NUMBER_BYTES].tobytes(), _ROWS_HEADER.unpack_from

@@ -157,15 +157,15 @@ class PackedRows:
         if len(starts) >= _MANY_EVENTS and self._add_like_last(type_, data, starts, ends):
             return
         head, rows_at = self._last_head, self._rows_at
-        for start, end in zip(starts, ends, strict=True):
-            if (
-                data[start + _HEAD_BYTES : start + rows_at] != head
-                or type_ is not self._last_type
-                or start + rows_at > end
-            ):
-                self._read_head(type_, data[start:end])
+        if type_ is not self._last_type:
+            # No body has as many bytes: the head of the first one is read.
+            rows_at = len(data) + 1
+        for number, start in enumerate(starts):
+            begin, end = start + rows_at, ends[number]
+            if begin > end or data[start + _HEAD_BYTES : begin] != head:
+                begin = start + self._read_head(type_, data[start:end])
                 head, rows_at = self._last_head, self._rows_at
-            self._source_starts.append(start + rows_at)
+            self._source_starts.append(begin)
             self._source_ends.append(end)
             self._source_heads.append(self._last_index)
 
@@ -208,13 +208,13 @@ class PackedRows:
         start = self._size
         if 2 * total >= last - first:
             # With what is between them.
-            copied = source[first:last]
+            copied: memoryview | bytes = source[first:last]
             starts, ends = starts - first + start, ends - first + start
         else:
+            places = zip(starts.tolist(), ends.tolist(), strict=True)
+            copied = b"".join([source[place:end] for place, end in places])
             sizes = ends - starts
             ends = np.cumsum(sizes) + start
-            places = np.repeat(starts - (ends - sizes), sizes) + np.arange(start, start + total)
-            copied = np.frombuffer(source, np.uint8)[places].data
             starts = ends - sizes
         self._reserve(start + len(copied))
         self._size = start + len(copied)

@@ -119,25 +119,23 @@ class _Transaction:
     def __init__(self, beginning: Beginning) -> None:
         self.gtid: TransactionId
         self.gtid, self.has_end, self.phase = beginning
-        # Of rows events that follow each other, in lists: the garbage collector looks at each
-        # tuple.
-        self.tables: list[_MappedTable] = []
-        self.types: list[int] = []
-        self.data: list[memoryview] = []
-        self.counts: list[int] = []
-        # Where the body of each event is.
+        # Rows events that follow each other: their table, their type, what they are in, and how
+        # many there are.
+        self.runs: list[tuple[_MappedTable, int, memoryview, int]] = []
+        # Where the body of each event begins and ends.
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.rereads: dict[TableName | None, str] = {}
 
     def row_tables(self) -> frozenset[TableName]:
         """The tables that it has rows of."""
-        return frozenset(table.name for table in self.tables if table.name is not None)
+        return frozenset(table.name for table, *_ in self.runs if table.name is not None)
 
     def drop_rows(self) -> None:
         """Have no rows any more."""
-        for values in (self.tables, self.types, self.data, self.counts, self.starts, self.ends):
-            values.clear()
+        self.runs.clear()
+        self.starts.clear()
+        self.ends.clear()
 
     def changed_tables(self) -> set[TableName | None]:
         """The tables that it changes, or may change; None is any table."""
@@ -416,23 +414,25 @@ class MySQLLogReader:
             if xa.committed is None:
                 return
         self._chunks.kept += transaction.size
-        last, rows, end = self._last_map, self._last_rows, 0
+        last, rows, source, end = self._last_map, self._last_rows, self._source, 0
         starts, ends = transaction.starts, transaction.ends
-        for table, type_, data, count in zip(
-            transaction.tables, transaction.types, transaction.data, transaction.counts, strict=True
-        ):
+        for table, type_, data, count in transaction.runs:
             start, end = end, end + count
             if table is not last:
                 self._last_map = last = table
                 self._last_rows = rows = self._rows_of(batch, table)
-            if rows is not None:
-                if data is not self._source:
-                    self._leave_source()
-                    self._source = data
+            if rows is None:
+                continue
+            if data is not source:
+                self._leave_source()
+                self._source = source = data
+            self._in_source.add(rows)
+            if count == len(starts):
+                rows.add_bodies(type_, data, starts, ends)
+            else:
                 rows.add_bodies(type_, data, starts[start:end], ends[start:end])
-                self._in_source.add(rows)
-                if rows.lacks_columns and table.name is not None:
-                    batch.rereads[table.name] = _NO_COLUMNS
+            if rows.lacks_columns and table.name is not None:
+                batch.rereads[table.name] = _NO_COLUMNS
 
     def _leave_source(self) -> None:
         """Let no table keep memory of the log for a few rows in it."""
@@ -618,12 +618,10 @@ class MySQLLogReader:
             data, size = event.body, event.size
             starts.append(0)
             ends.append(len(data))
-        if not transaction.data or transaction.data[-1] is not data:
+        runs = transaction.runs
+        if not runs or runs[-1][2] is not data:
             self._chunks.held += len(data)
-        transaction.tables.append(table)
-        transaction.types.append(event.type)
-        transaction.data.append(data)
-        transaction.counts.append(len(starts) - before)
+        runs.append((table, event.type, data, len(starts) - before))
         transaction.size += size
 
     def _read_other(
