@@ -198,3 +198,23 @@ def test_a_position_names_the_server_and_its_file(server: MySQLServer, source: M
     assert batch.end == end
     # The beginning of a file counts as one.
     assert batch.transactions == 3
+
+
+def test_positions_are_in_files_of_seconds_that_are_over(
+    source: MySQLSource, server: MySQLServer
+) -> None:
+    """A log that is begun again has no file of a name that was made in the same second."""
+
+    def is_over(position: Position) -> bool:
+        assert isinstance(position, FilePosition)
+        ((now,),) = server.rows("SELECT UNIX_TIMESTAMP()")
+        return int(str(now)) > position.created
+
+    for _ in range(3):
+        server.rows("FLUSH BINARY LOGS")
+        start = source.start()
+        assert is_over(start)
+        server.rows("FLUSH BINARY LOGS")
+        end = read_transaction(source, start).end
+        assert is_over(end)
+        assert start != end

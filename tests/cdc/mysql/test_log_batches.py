@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from headwater.cdc.model.tables import TableName
+from headwater.cdc.mysql.log_files import LogFile
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
 from headwater.cdc.source.log_batches import BatchLimits
@@ -68,6 +69,25 @@ def test_a_first_change_that_is_waited_for_does_not_begin_the_time_again() -> No
         131,
     ]
     assert BatchLimits(5, quiet_seconds=60).deadline(100, 130) == 135
+
+
+def test_a_batch_ends_after_the_second_in_which_its_file_was_made(
+    shop: MySQLServer, shop_source: Address
+) -> None:
+    """A log that is begun again has no file of that name that was made in the same second."""
+    shop.rows("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    for number in range(3):
+        with (
+            closing(MySQLSource(shop_source)) as source,
+            closing(source.open_log(source.position(), 1 << 20, lambda _: True)) as reader,
+        ):
+            shop.rows("FLUSH BINARY LOGS")
+            shop.rows(f"INSERT INTO shop.t VALUES ({number})")
+            reader.read_until(source.position())
+            assert reader.log_file is not None
+            file = LogFile.from_text(reader.log_file)
+            ((now,),) = shop.rows("SELECT UNIX_TIMESTAMP()")
+            assert int(str(now)) > file.created
 
 
 TABLES = 12

@@ -12,7 +12,7 @@ from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.source.positions import READ_AGAIN
 from headwater.storage.errors import Conflict, CorruptData, NotFound
 
-__all__ = ["FileLog", "file_created"]
+__all__ = ["FileLog", "file_created", "outlast_second"]
 
 _RETRY_SECONDS = 0.02
 
@@ -175,6 +175,27 @@ def file_created(address: Address, start: FileStart, *, checksums: bool) -> int:
                 if event.type is EventType.FORMAT_DESCRIPTION:
                     return event.timestamp
     raise CorruptData(f"the log of {address} has no description of file {start.file}")
+
+
+def outlast_second(server: MySQLServer, second: int) -> bool:
+    """Wait until a server's clock shows another second than that in which a file was made.
+
+    Until then the server could begin another log with a file of the same name and second.
+
+    Args:
+        server: A connection.
+        second: The second, since 1970.
+
+    Returns:
+        Whether it had to wait.
+    """
+    has_waited = False
+    while True:
+        ((now,),) = server.rows("SELECT UNIX_TIMESTAMP()")
+        if int(str(now)) != second:
+            return has_waited
+        has_waited = True
+        sleep(_RETRY_SECONDS)
 
 
 def _status(server: MySQLServer) -> tuple[str, int]:

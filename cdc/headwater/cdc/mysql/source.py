@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from time import monotonic, sleep
 
 from headwater.cdc.model.tables import Finding, SourceTable, TableName
@@ -15,7 +16,7 @@ from headwater.cdc.mysql.consistent_reads import (
     MySQLRowReader,
 )
 from headwater.cdc.mysql.exact_reads import exact_read
-from headwater.cdc.mysql.file_log import FileLog, file_created
+from headwater.cdc.mysql.file_log import FileLog, file_created, outlast_second
 from headwater.cdc.mysql.file_positions import FilePosition
 from headwater.cdc.mysql.foreign_keys import logs_cascades, read_foreign_keys
 from headwater.cdc.mysql.gtid import GtidSet
@@ -213,6 +214,10 @@ class MySQLSource:
             Unavailable: An XA transaction that ended in the log before it does not end.
         """
         position = self.position()
+        while isinstance(position, FilePosition):
+            if not outlast_second(self._server, position.created):
+                break
+            position = self.position()
         if self._files is None or not isinstance(position, FilePosition):
             return position
         if self.prepared_transactions():
@@ -336,6 +341,7 @@ class MySQLSource:
             lower_case_names=self._lower_case_names,
             is_selected=is_selected,
             bytes_after=self._bytes_after,
+            outlast=partial(outlast_second, self._server),
         )
 
     # Tables and rows --------------------------------------------------------------------------

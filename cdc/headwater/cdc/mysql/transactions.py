@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 
 from headwater.cdc.ddl import (
@@ -12,7 +12,6 @@ from headwater.cdc.ddl import (
     DropDatabase,
     Irrelevant,
     NotUnderstood,
-    Syntax,
     interpret,
 )
 from headwater.cdc.model.tables import SourceTable, TableName
@@ -30,7 +29,6 @@ from headwater.cdc.mysql.events import (
 from headwater.cdc.mysql.file_positions import FilePosition, LogFiles
 from headwater.cdc.mysql.gtid_events import (
     Beginning,
-    TransactionId,
     is_gtid_event,
     parse_gtid_event,
     transaction_length,
@@ -38,6 +36,7 @@ from headwater.cdc.mysql.gtid_events import (
 from headwater.cdc.mysql.log_chunks import LogChunks
 from headwater.cdc.mysql.log_files import LogFile
 from headwater.cdc.mysql.logged_rows import MySQLRows
+from headwater.cdc.mysql.open_transaction import MappedTable, OpenTransaction
 from headwater.cdc.mysql.packed_rows import PackedRows
 from headwater.cdc.mysql.positions import PositionTracker
 from headwater.cdc.mysql.statements import (
@@ -91,63 +90,6 @@ _LOST_EVENTS = "the source reports that its log lost events"
 _NO_COLUMNS = "the log has rows without any column of theirs (binlog_row_image)"
 
 
-class _MappedTable:
-    """What a TABLE_MAP event says, which the same bytes say again in later transactions.
-
-    Attributes:
-        number: The table's number, as rows events have it.
-        name: The table; None if it is not selected.
-        event: The event.
-    """
-
-    __slots__ = ("event", "name", "number")
-
-    def __init__(self, number: bytes, name: TableName | None, event: Event) -> None:
-        self.number, self.name, self.event = number, name, event
-
-
-class _Transaction:
-    """A transaction that is being read. Most have rows only: the rest is set if there is more."""
-
-    statement = ""
-    syntax, strict = Syntax(), False
-    explicit_timestamps: bool | None = None
-    xa: XaEnd | None = None
-    changes: Sequence[Change] = ()
-    size = timestamp = 0
-
-    def __init__(self, beginning: Beginning) -> None:
-        self.gtid: TransactionId
-        self.gtid, self.has_end, self.phase = beginning
-        # Rows events that follow each other: their table, their type, what they are in, and how
-        # many there are.
-        self.runs: list[tuple[_MappedTable, int, memoryview, int]] = []
-        # Where the body of each event begins and ends.
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.rereads: dict[TableName | None, str] = {}
-
-    def row_tables(self) -> frozenset[TableName]:
-        """The tables that it has rows of."""
-        return frozenset(table.name for table, *_ in self.runs if table.name is not None)
-
-    def drop_rows(self) -> None:
-        """Have no rows any more."""
-        self.runs.clear()
-        self.starts.clear()
-        self.ends.clear()
-
-    def changed_tables(self) -> set[TableName | None]:
-        """The tables that it changes, or may change; None is any table."""
-        tables: set[TableName | None] = set(self.row_tables())
-        tables |= self.rereads.keys()
-        for change in self.changes:
-            is_any = isinstance(change, DropDatabase)
-            is_any |= isinstance(change, NotUnderstood) and change.any_table
-            tables |= {None} if is_any else set(change.tables)
-        return tables if self.xa is None else tables | self.xa.tables
-
-
 class _Incidents:
     """Incidents of MariaDB, which have no GTID: each is a part of the transaction after it.
 
@@ -191,6 +133,7 @@ class MySQLLogReader:
         is_selected: Whether a table may be followed, now or later.
         bytes_after: How many bytes follow an offset in one of the server's files, the offset as
             events have it; None if not known.
+        outlast: Waits until a second, since 1970, is over by the server's clock.
     """
 
     def __init__(
@@ -203,6 +146,7 @@ class MySQLLogReader:
         mariadb: bool,
         lower_case_names: bool = False,
         bytes_after: Callable[[str, int], int | None] = lambda file, offset: None,
+        outlast: Callable[[int], object] = lambda second: None,
     ) -> None:
         self._chunks = chunks
         self._decoder = EventDecoder(chunks.source, checksums=checksums)
@@ -214,18 +158,18 @@ class MySQLLogReader:
             self._files = LogFiles(chunks.source, start)
         self._position = start
         self._events = self._decoder.frame(b"")
-        self._open: _Transaction | None = None
+        self._open: OpenTransaction | None = None
         self._incidents = _Incidents()
         # Read, but of the next batch.
-        self._held: deque[_Transaction] = deque()
+        self._held: deque[OpenTransaction] = deque()
         self._tables: Collection[TableName] = ()
         self._is_selected = is_selected
         # By the bytes of a TABLE_MAP event.
-        self._known_maps: dict[bytes, _MappedTable] = {}
+        self._known_maps: dict[bytes, MappedTable] = {}
         # The tables of the open transaction, by their numbers.
-        self._maps: dict[bytes, _MappedTable] = {}
+        self._maps: dict[bytes, MappedTable] = {}
         # The table of the last rows event that was merged, and where its rows are gathered.
-        self._last_map: _MappedTable | None = None
+        self._last_map: MappedTable | None = None
         self._last_rows: PackedRows | None = None
         # The last rows of each table that the batch has.
         self._runs: dict[TableName, MySQLRows] = {}
@@ -236,6 +180,8 @@ class MySQLLogReader:
         self._file, self._offset = "", 0
         self._log_file: LogFile | None = None
         self._bytes_after = bytes_after
+        # Waits for the end of the second in which a file was made, and the last such second.
+        self._outlast, self._outlasted = outlast, 0
 
     def follow(
         self,
@@ -301,7 +247,7 @@ class MySQLLogReader:
         deadline = begun + max(limits.seconds, limits.quiet_seconds)
         is_quiet = limits.quiet_seconds > limits.seconds
         until = None if limits.end is None else PositionTracker(limits.end)
-        later: list[_Transaction] = []
+        later: list[OpenTransaction] = []
         while (batch.size < limits.bytes or not self._tracker.is_start) and not batch.changes:
             if limits.end is not None and self._tracker.reaches(limits.end):
                 break
@@ -324,7 +270,7 @@ class MySQLLogReader:
             if is_quiet and batch.has_content:
                 is_quiet, deadline = False, limits.deadline(begun, monotonic())
         self._held.extendleft(reversed(later))
-        self._position = batch.end = self._tracker.position()
+        self._end_batch(batch)
         return batch
 
     def read_until(self, end: Position) -> LogBatch:
@@ -336,7 +282,7 @@ class MySQLLogReader:
         """
         batch = self._new_batch()
         wanted = PositionTracker(end)
-        later: list[_Transaction] = []
+        later: list[OpenTransaction] = []
         while not self._tracker.reaches(end):
             transaction = self._next(None, lambda: False)
             if transaction is None:
@@ -350,8 +296,16 @@ class MySQLLogReader:
             else:
                 self._merge(batch, transaction)
         self._held.extendleft(reversed(later))
-        self._position = batch.end = self._tracker.position()
+        self._end_batch(batch)
         return batch
+
+    def _end_batch(self, batch: LogBatch) -> None:
+        """End a batch, with a position and a file that no log has that is begun later."""
+        self._position = batch.end = position = self._tracker.position()
+        file = position if isinstance(position, FilePosition) else self._log_file
+        if file is not None and file.created != self._outlasted:
+            self._outlast(file.created)
+            self._outlasted = file.created
 
     def _new_batch(self) -> LogBatch:
         self._last_map = self._last_rows = None
@@ -378,7 +332,7 @@ class MySQLLogReader:
         """
         deadline = monotonic() + seconds
         wanted = PositionTracker(end)
-        later: list[_Transaction] = []
+        later: list[OpenTransaction] = []
         changed: set[TableName | None] = set()
         while not (is_reached := self._tracker.reaches(end)):
             transaction = self._next(deadline, lambda: False)
@@ -394,10 +348,10 @@ class MySQLLogReader:
             changed |= transaction.changed_tables()
             self._merge(batch, transaction)
         self._held.extendleft(reversed(later))
-        self._position = batch.end = self._tracker.position()
+        self._end_batch(batch)
         return frozenset(changed) if is_reached else None
 
-    def _merge(self, batch: LogBatch, transaction: _Transaction) -> None:
+    def _merge(self, batch: LogBatch, transaction: OpenTransaction) -> None:
         self._tracker.add(transaction.gtid)
         batch.transactions += 1
         batch.source_time = transaction.timestamp * 1000
@@ -440,7 +394,7 @@ class MySQLLogReader:
             rows.leave_source()
         self._in_source.clear()
 
-    def _rows_of(self, batch: LogBatch, table: _MappedTable) -> PackedRows | None:
+    def _rows_of(self, batch: LogBatch, table: MappedTable) -> PackedRows | None:
         """Where a batch gathers rows of a table; None where it does not."""
         name = table.name
         if name is None or name not in self._tables or name in batch.faults:
@@ -458,7 +412,9 @@ class MySQLLogReader:
 
     # Events -----------------------------------------------------------------------------------
 
-    def _next(self, deadline: float | None, should_end: Callable[[], bool]) -> _Transaction | None:
+    def _next(
+        self, deadline: float | None, should_end: Callable[[], bool]
+    ) -> OpenTransaction | None:
         """The next whole transaction; None if none came in time, or the log ended."""
         if self._held:
             return self._held.popleft()
@@ -475,7 +431,7 @@ class MySQLLogReader:
                 return None
             self._events = self._decoder.frame(chunk.data, chunk.start, chunk.end, gap=chunk.gap)
 
-    def _read(self, event: Event, events: EventFrames | None) -> _Transaction | None:
+    def _read(self, event: Event, events: EventFrames | None) -> OpenTransaction | None:
         """Take one event; the transaction if it ends with it.
 
         Args:
@@ -550,28 +506,28 @@ class MySQLLogReader:
                 "is reset does; the source is asked again"
             )
 
-    def _begun(self, event: Event) -> _Transaction:
+    def _begun(self, event: Event) -> OpenTransaction:
         if self._files is not None:
             end = self._files.end_of(event, transaction_length(event))
-            return _Transaction(Beginning(end))
+            return OpenTransaction(Beginning(end))
         if event.type is _T.ANONYMOUS_GTID:
             raise Unsupported(
                 f"{self._chunks.source} has a transaction without a GTID; set gtid_mode=ON at the "
                 f"source, and {READ_AGAIN}"
             )
-        return _Transaction(parse_gtid_event(event))
+        return OpenTransaction(parse_gtid_event(event))
 
     @staticmethod
-    def _read_between(event: Event, files: LogFiles) -> _Transaction | None:
+    def _read_between(event: Event, files: LogFiles) -> OpenTransaction | None:
         """An empty transaction where a file begins: the position moves on to it."""
         place = files.between(event)
         if place is None:
             return None
-        transaction = _Transaction(Beginning(place))
+        transaction = OpenTransaction(Beginning(place))
         transaction.timestamp = event.timestamp
         return transaction
 
-    def _end(self, transaction: _Transaction) -> _Transaction:
+    def _end(self, transaction: OpenTransaction) -> OpenTransaction:
         if self._files is not None and isinstance(transaction.gtid, FilePosition):
             self._files.ended(transaction.gtid, self._offset)
         self._open = None
@@ -591,12 +547,12 @@ class MySQLLogReader:
             name = TableName(body[9:database_end].decode(), body[table_at:table_end].decode())
             # Without what the event is a part of.
             own = event._replace(body=memoryview(body))
-            table = _MappedTable(body[:6], name if self._is_selected(name) else None, own)
+            table = MappedTable(body[:6], name if self._is_selected(name) else None, own)
             self._known_maps[body] = table
         self._maps[table.number] = table
 
     def _read_rows(
-        self, transaction: _Transaction, event: Event, events: EventFrames | None
+        self, transaction: OpenTransaction, event: Event, events: EventFrames | None
     ) -> None:
         """Take a rows event, and those of its table that follow it."""
         number = event.body[:TABLE_NUMBER_BYTES].tobytes()
@@ -625,8 +581,8 @@ class MySQLLogReader:
         transaction.size += size
 
     def _read_other(
-        self, transaction: _Transaction, event: Event, kind: EventType
-    ) -> _Transaction | None:
+        self, transaction: OpenTransaction, event: Event, kind: EventType
+    ) -> OpenTransaction | None:
         if kind is _T.PARTIAL_UPDATE_ROWS:
             table = self._maps.get(event.body[:6].tobytes())
             if table is not None and table.name is not None:
@@ -650,7 +606,7 @@ class MySQLLogReader:
 
     # Statements -------------------------------------------------------------------------------
 
-    def _read_query(self, transaction: _Transaction, event: Event) -> _Transaction | None:
+    def _read_query(self, transaction: OpenTransaction, event: Event) -> OpenTransaction | None:
         query = parse_query(event)
         text = statement_text(query).strip()
         word = text[:9].upper()
@@ -685,7 +641,7 @@ class MySQLLogReader:
             transaction.has_end = True
         return None if transaction.has_end else self._end(transaction)
 
-    def _unclear(self, transaction: _Transaction, reason: str) -> None:
+    def _unclear(self, transaction: OpenTransaction, reason: str) -> None:
         """Read the tables of a transaction again, as it may not have been carried out."""
         transaction.rereads |= dict.fromkeys(transaction.row_tables(), reason)
         transaction.drop_rows()
@@ -699,7 +655,7 @@ class MySQLLogReader:
             return True
         return any(self._is_selected(name) for name in change.tables)
 
-    def _read_xa(self, transaction: _Transaction, text: str) -> _Transaction | None:
+    def _read_xa(self, transaction: OpenTransaction, text: str) -> OpenTransaction | None:
         match = _XA.fullmatch(text)
         if match is None:
             raise Unsupported(
@@ -719,7 +675,7 @@ class MySQLLogReader:
         transaction.xa = XaEnd(xid, committed=verb == "COMMIT")
         return self._end(transaction)
 
-    def _prepare(self, transaction: _Transaction) -> None:
+    def _prepare(self, transaction: OpenTransaction) -> None:
         """Note which tables a prepared transaction changed; its rows do not count yet."""
         xid = transaction.xa.xid if transaction.xa is not None else str(transaction.gtid)
         transaction.xa = XaEnd(xid, frozenset(transaction.changed_tables()))
