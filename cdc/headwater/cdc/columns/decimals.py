@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.cdc.columns.gather import Cells, Nulls, new_values, unsigned_integers
+from headwater.cdc.columns.gather import WORD_BYTES, Cells, Nulls, new_values, unsigned_integers
 from headwater.cdc.columns.gather import validity_bitmap as _validity
 
 # How many bytes a group of so many digits takes.
@@ -18,7 +18,6 @@ _MAX_DECIMAL128_DIGITS = 38
 _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
-_WORD_BYTES = 8
 
 
 def digit_groups(precision: int, scale: int) -> list[tuple[int, int]]:
@@ -89,7 +88,7 @@ def _words(groups: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]
     """Groups of digits that are read together."""
     word: list[tuple[int, int]] = []
     for group in groups:
-        if sum(size for size, _ in word) + group[0] > _WORD_BYTES:
+        if sum(size for size, _ in word) + group[0] > WORD_BYTES:
             yield word
             word = []
         word.append(group)

@@ -22,7 +22,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 # Columns that lie side by side are copied as one block, up to so many bytes of each row.
 MAX_CELL_BYTES = 240
 # Any integer may be read as eight bytes, of which it has the first or the last ones.
-_WORD_BYTES = 8
+WORD_BYTES = 8
 # A null or short value at the end of the log is gathered like any other, up to this many bytes.
 PADDING = 64
 # Arrow's offsets of text address a buffer with 31 bits.
@@ -154,7 +154,7 @@ class LogBytes:
         Raises:
             CorruptData: An offset is outside of the bytes.
         """
-        stride = 1 if width == 1 else width + _WORD_BYTES
+        stride = 1 if width == 1 else width + WORD_BYTES
         block = self.gather("u1" if width == 1 else f"V{stride}", offsets, distance)
         return Cells(block, stride)
 
@@ -224,10 +224,7 @@ def float_column(cells: Cells, nulls: Nulls, width: int, order: ByteOrder = "lit
 
 
 def new_values(rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """NumPy values, which are not set, in memory of Arrow.
-
-    That of NumPy would not be used again for anything else.
-    """
+    """Allocate uninitialised NumPy values in Arrow's memory, which Arrow reuses."""
     item = np.dtype(dtype)
     return (
         np.frombuffer(pa.allocate_buffer(rows * item.itemsize), item) if rows else np.empty(0, item)
@@ -241,9 +238,9 @@ def primitive_array(values: npt.NDArray[Any], type_: pa.DataType, nulls: Nulls) 
     if isinstance(owner, np.ndarray):
         owner = owner.base
     if len(values) and not isinstance(owner, pa.Buffer):
-        kept = new_values(len(values), values.dtype)
-        kept[:] = values
-        values = kept
+        copied = new_values(len(values), values.dtype)
+        copied[:] = values
+        values = copied
     return pa.Array.from_buffers(type_, len(values), [validity_bitmap(nulls), pa.py_buffer(values)])
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headwater.cdc.columns.bad_dates import DateRule
 from headwater.cdc.columns.gather import (
+    WORD_BYTES,
     Cells,
     Nulls,
     new_values,
@@ -31,7 +32,6 @@ Numbers = npt.NDArray[np.int64]
 _MICROS = 1_000_000
 _PER_SECOND = {"ms": 1000, "us": _MICROS}
 _DAY_SECONDS = 86_400
-_WORD_BYTES = 8
 # A year and a month are one number of 17 bits; dates such as 0000-00-00 have the month 0.
 _MONTHS = 13
 _MAX_MONTH = (1 << 17) - 1
@@ -237,7 +237,7 @@ def _with_fraction(cells: Cells, width: int, digits: int) -> tuple[Numbers, Numb
         return word, np.zeros(cells.rows, np.int64)
     micros = word & ((1 << 8 * fraction_width) - 1)
     word >>= 8 * fraction_width
-    if width + fraction_width == _WORD_BYTES:
+    if width + fraction_width == WORD_BYTES:
         # Its first bit was taken for a sign.
         word &= (1 << 8 * width) - 1
     if fraction_width < 3:

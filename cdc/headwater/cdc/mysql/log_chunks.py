@@ -105,7 +105,7 @@ class LogChunks:
     def _stored(self, chunk: LogChunk) -> LogChunk:
         if not self._is_full:
             return chunk
-        data = self.store_events(chunk.data[chunk.start : chunk.end])
+        data = self._event_buffer.store(chunk.data[chunk.start : chunk.end])
         return LogChunk(data, 0, len(data), chunk.gap)
 
     @property

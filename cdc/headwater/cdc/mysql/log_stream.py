@@ -156,11 +156,10 @@ class LogStream:
             self._prepare()
             self._ask(server_id)
         self.ended = False
-        # What came of a packet that has not come whole, how many bytes that is, and how many the
-        # packet needs.
+        # The received parts of an incomplete packet, their bytes, and those of the packet.
         self._pieces: list[memoryview] = []
         self._pending, self._needed = 0, 0
-        # The buffer that it came in.
+        # The buffer that holds its first part.
         self._buffer = memoryview(b"")
         # Of an event that is larger than a packet.
         self._parts: list[memoryview] = []

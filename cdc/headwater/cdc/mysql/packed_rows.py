@@ -22,7 +22,7 @@ SLAB_BYTES = 8 << 20
 # Rows that are not copied are at least so many bytes, and as much of the memory that has them.
 _SMALL_BYTES = 1 << 20
 _MIN_SHARE = 0.5
-# Events that are looked at together.
+# From so many events on, their heads are compared by one NumPy operation.
 _MANY_EVENTS = 16
 
 # The kind of the first image of each operation's rows; an update has a second image.

@@ -334,7 +334,7 @@ def _next_rows(log: LogBytes, starts: Offsets, image: _Image) -> Offsets:
 def _lengths_of_few(
     log: LogBytes, offsets: Offsets, distance: int, width: int
 ) -> npt.NDArray[np.integer[Any]]:
-    """The same as `_lengths`, as fast as it gets for some hundred offsets."""
+    """Read lengths as `_lengths`, faster for a few hundred offsets."""
     if width != 2:
         return _lengths(log, offsets, distance, width)
     low = log.view("u1", distance).take(offsets)
@@ -418,7 +418,7 @@ def _decode_columns(
 
 
 def _lengths(log: LogBytes, offsets: Offsets, distance: int, width: int) -> Offsets:
-    """The lengths at a distance from offsets, which have some bytes each."""
+    """Read lengths of `width` bytes at a distance from each offset."""
     sizes: Offsets = log.gather(_LENGTHS[width], offsets, distance).astype(np.int64)
     if width == 3:
         sizes &= 0xFFFFFF
