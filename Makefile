@@ -77,7 +77,7 @@ demo-cdc: $(READY) ## Follow a year of real flights from a MariaDB server into a
 .PHONY: test
 test: java $(READY) ## Run the tests (ARGS goes to pytest); what `check` looks at, databases, other clients, modes of tables and slow suites have targets of their own
 	@$(PYTEST) $(SHARED) --ignore=tests/repository --ignore=tests/docs \
-		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not cdc_postgresql and not cdc_kafka and not slow and not modes" $(ARGS)
+		-m "not mariadb and not mysql and not interop and not interop_java and not interop_suite and not cdc_oracles and not cdc_postgresql and not cdc_kafka and not spark_corpus and not slow and not modes" $(ARGS)
 
 .PHONY: test-modes
 test-modes: $(READY) ## Run the storage engine through the modes of tables and their combinations
@@ -104,6 +104,11 @@ test-cdc-tasks: $(READY) ## Follow MariaDB and PostgreSQL servers with all range
 test-cdc-kafka: java $(READY) ## Follow topics of a real Kafka broker, whose jars it fetches with Maven
 	@[ -n "$${HEADWATER_KAFKA_JARS:-}" ] || tests/kafka-server
 	@$(PYTEST) $(SHARED) -m "cdc_kafka and not slow" --must-run=cdc_kafka $(ARGS)
+
+.PHONY: test-spark-corpus
+test-spark-corpus: java $(READY) ## Compare with Spark over the inputs of its own SQL tests, which it fetches with Maven
+	@[ -n "$${HEADWATER_SPARK_SQL_INPUTS:-}" ] || tests/spark-sql-inputs
+	@$(PYTEST) -m spark_corpus --must-run=spark_corpus $(ARGS)
 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing

@@ -55,7 +55,7 @@ def test_inserted_rows_are_matched_to_columns(lake: SparkLake) -> None:
         "INSERT INTO t VALUES (1, 'a')": "too few columns: 2",
         "INSERT INTO t (id, p) SELECT 1, 'x', 3": "too many columns: 3",
         "INSERT INTO t (id, p) VALUES ('one', 'x')": "column 'id': .* string .* stored as int",
-        "INSERT INTO t PARTITION (v = 'x') VALUES (1)": "'v' is no partition column",
+        "INSERT INTO t PARTITION (v = 'x') VALUES (1)": "'v' is not a partition column",
         "INSERT INTO t (id, id) VALUES (1, 2)": "named twice",
         "INSERT INTO t": "the statement ends where a query",
     }
@@ -254,8 +254,8 @@ def test_values_of_nested_types_go_by_place_and_have_defaults(lake: SparkLake) -
              "VALUES (s.id)")  # fmt: skip
     lake.sql("ALTER TABLE n ALTER COLUMN l SET DEFAULT ARRAY('c')")
     lake.sql("UPDATE n SET l = DEFAULT WHERE id = 1")
-    found = lake.sql("SELECT id, s.c1, s.c2, l, m['k'].v, m['j'].v FROM n")
-    assert rows(found) == [
+    read = lake.sql("SELECT id, s.c1, s.c2, l, m['k'].v, m['j'].v FROM n")
+    assert rows(read) == [
         (1, 42, "x", ["c"], 1, None),
         (2, 7, "y", ["a", "b"], None, 2),
         (3, 42, "x", ["a", "b"], 1, None),
@@ -287,7 +287,7 @@ def test_inserts_by_name_add_columns_if_the_session_says_so(lake: SparkLake) -> 
 
 @pytest.mark.modes
 def test_partitions_are_named_by_the_session_s_time_zone(lake: SparkLake) -> None:
-    """Wherever a moment says which partition is replaced, dropped or written to."""
+    """Wherever a timestamp says which partition is replaced, dropped or written to."""
     lake.sql("USE db")
     conf = lake.spark.conf
     before = str(conf.get("spark.sql.session.timeZone"))
@@ -345,8 +345,8 @@ def test_dates_and_local_times_are_those_that_are_said(lake: SparkLake) -> None:
             "ON t.id = s.id AND t.day = s.day WHEN MATCHED THEN DELETE "
             "WHEN NOT MATCHED THEN INSERT (id, day, at) VALUES (s.id, s.day, s.at)"
         )
-        found = lake.sql("SELECT id, day(at), hour(at), hour(seen), year(day) FROM t")
-        assert rows(found) == [(1, 1, 12, 12, 7), (2, 2, 12, 12, 7), (3, 1, 12, 12, 7)]
+        read = lake.sql("SELECT id, day(at), hour(at), hour(seen), year(day) FROM t")
+        assert rows(read) == [(1, 1, 12, 12, 7), (2, 2, 12, 12, 7), (3, 1, 12, 12, 7)]
         lake.sql("CREATE TABLE d (id INT, day DATE) PARTITIONED BY (day)")
         lake.sql(f"INSERT INTO d VALUES (1, {day}), (2, DATE'2026-01-01')")
         assert rows(lake.sql("SELECT id, year(day) FROM d WHERE id > 0")) == [(1, 7), (2, 2026)]
@@ -417,8 +417,8 @@ def test_times_of_day_are_read_and_written(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE w (id INT, c TIME(3))")
     lake.sql("INSERT INTO w VALUES (1, TIME'01:02:03.123'), (2, NULL), (3, TIME'23:59:59')")
     lake.sql("UPDATE w SET c = TIME'00:00:00.5' WHERE c > TIME'12:00:00'")
-    found = lake.sql("SELECT id, string(c) FROM w ORDER BY id").collect()
-    assert [tuple(row) for row in found] == [(1, "01:02:03.123"), (2, None), (3, "00:00:00.5")]
+    read = lake.sql("SELECT id, string(c) FROM w ORDER BY id").collect()
+    assert [tuple(row) for row in read] == [(1, "01:02:03.123"), (2, None), (3, "00:00:00.5")]
     with pytest.raises(PySparkException, match="0001 has more digits than time"):
         lake.sql("INSERT INTO w VALUES (4, TIME'01:02:03.0001')")
     lake.write(lake.spark.sql("SELECT 5 AS id, TIME'05:00:00' AS c"), "db.w")

@@ -37,7 +37,7 @@ class SystemTable:
     """A system table, to be read; made by `headwater.client.Lake.system_table`.
 
     Args:
-        name: Its whole name, ``sales.orders$snapshots``.
+        name: Its qualified name, ``sales.orders$snapshots``.
         content: Its rows: metadata as a table, or rows with some columns, to be read.
     """
 
@@ -168,11 +168,13 @@ def check_moment(identifier: Identifier, options: Mapping[str, str]) -> None:
         options: The table's options, of which some say what is read of its history.
 
     Raises:
-        Unsupported: It is the same at any moment, or the options ask for changes and it has none.
+        Unsupported: It is the same at any time, or the options ask for changes and it has none.
     """
     name = identifier.system_table
     if name in SYSTEM_TABLES and name not in OF_A_SNAPSHOT:
-        raise Unsupported(f"{identifier} is the same at any moment: leave moments and options out")
+        raise Unsupported(
+            f"{identifier} is the same at any time: leave timestamps, versions and options out"
+        )
     if name not in _OF_CHANGES and ReadStart.of(options).mode is StartMode.INCREMENTAL:
         raise Unsupported(f"{identifier} is of one snapshot: it does not tell what changed")
 
@@ -188,12 +190,12 @@ def system_table_of(identifier: Identifier, inspect: Inspect) -> SystemTable:
         NotFound: There is no system table of that name.
     """
     name = identifier.system_table or ""
-    found = SYSTEM_TABLES.get(name)
-    if found is None:
+    content = SYSTEM_TABLES.get(name)
+    if content is None:
         raise NotFound(
             f"there is no system table '{name}'; the system tables of a table are "
             f"{', '.join(sorted(SYSTEM_TABLES))}",
             resource_type=ResourceType.TABLE,
             resource_name=str(identifier),
         )
-    return SystemTable(str(identifier), found(inspect))
+    return SystemTable(str(identifier), content(inspect))

@@ -14,7 +14,7 @@ from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.query.parsing import parsed_query
+from headwater.spark.sql.query.references import names_columns
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
@@ -58,28 +58,28 @@ def _create(statement: Statement, context: SqlContext) -> None:
 
 
 def _read_definition(statement: Statement) -> _Definition:
-    found = _Definition()
+    definition = _Definition()
     if statement.accept("("):
         while not statement.accept(")"):
-            if found.names:
+            if definition.names:
                 statement.expect(",")
             column = statement.name()
-            found.names.append(
+            definition.names.append(
                 (column, statement.string() if statement.accept("COMMENT") else None)
             )
     seen: set[str] = set()
     while not statement.accept("AS"):
         if statement.accept("COMMENT"):
-            clause, found.comment = "COMMENT", statement.string()
+            clause, definition.comment = "COMMENT", statement.string()
         elif statement.accept("TBLPROPERTIES"):
-            clause, found.options = "TBLPROPERTIES", statement.properties()
+            clause, definition.options = "TBLPROPERTIES", statement.properties()
         else:
             raise statement.unexpected("COMMENT, TBLPROPERTIES or AS")
         if clause in seen:
             raise Invalid(f"{clause} stands twice")
         seen.add(clause)
-    found.query = _read_query(statement)
-    return found
+    definition.query = _read_query(statement)
+    return definition
 
 
 def _read_query(statement: Statement) -> str:
@@ -126,19 +126,13 @@ def _with_named_columns(query: str, columns: Sequence[str], labels: Sequence[str
         columns: The names of its columns now.
         labels: The names of the view's columns.
     """
-    if _names_columns(query) or len({name.casefold() for name in columns}) < len(columns):
+    if names_columns(query) or len({name.casefold() for name in columns}) < len(columns):
         return query
     named = ", ".join(
         quoted(name) if name == label else f"{quoted(name)} AS {quoted(label)}"
         for name, label in zip(columns, labels, strict=True)
     )
     return f"SELECT {named} FROM (\n{query}\n)"
-
-
-def _names_columns(query: str) -> bool:
-    """True if a query certainly has no ``*`` among its columns."""
-    found = parsed_query(query)
-    return found is not None and bool(found.selects) and not found.is_star
 
 
 def _alter(statement: Statement, context: SqlContext) -> None:

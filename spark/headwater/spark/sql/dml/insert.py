@@ -19,7 +19,7 @@ from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import counted
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.query.metadata_columns import outer_metadata
+from headwater.spark.sql.query.references import outer_metadata
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
@@ -165,7 +165,7 @@ def _of_files(
 
 
 def _is_dynamic(table: Table, context: SqlContext) -> bool:
-    """True if only partitions that there are rows for are replaced."""
+    """Whether only partitions that there are rows for are replaced."""
     text = table.schema.options.get(_OVERWRITE_OPTION)
     if text is not None:
         return table.schema.table_options.dynamic_partition_overwrite
@@ -234,15 +234,15 @@ def _default_text(table: Table, name: str) -> str:
 
 
 def _column(table: Table, name: str) -> str:
-    found = column_of(name, list(table.schema.field_by_name))
-    if found is None:
+    column = column_of(name, list(table.schema.field_by_name))
+    if column is None:
         raise NotFound(
             f"table {table.name} has no column '{name}'; its columns are "
             f"{', '.join(table.schema.field_by_name)}",
             resource_type=ResourceType.COLUMN,
             resource_name=name,
         )
-    return found
+    return column
 
 
 def _columns(statement: Statement, table: Table) -> list[str]:
@@ -261,17 +261,17 @@ def _columns(statement: Statement, table: Table) -> list[str]:
 def _partition(statement: Statement, table: Table) -> dict[str, object]:
     """``(a = 'x', b)``: the values of partition columns, or `_OPEN`."""
     statement.expect("(")
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     while not statement.accept(")"):
-        if found:
+        if values:
             statement.expect(",")
         name = _column(table, statement.name())
         if name not in table.schema.partition_keys:
-            raise Invalid(f"table {table.name}: '{name}' is no partition column")
-        if name in found:
+            raise Invalid(f"table {table.name}: '{name}' is not a partition column")
+        if name in values:
             raise Invalid(f"table {table.name}: partition column '{name}' is named twice")
-        found[name] = read_value(statement) if statement.accept("=") else _OPEN
-    return found
+        values[name] = read_value(statement) if statement.accept("=") else _OPEN
+    return values
 
 
 class _Rows:
@@ -281,7 +281,7 @@ class _Rows:
         table: The table.
         context: The user's.
         fixed: Values of partition columns, which the query then lacks.
-        fills: True if fields that a struct of rows by name lacks are null.
+        fills: Whether fields are null that a struct of rows by name lacks.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class _Rows:
         self._spark = context.session.spark
         self._fills = fills
         given = {name: value for name, value in (fixed or {}).items() if value is not _OPEN}
-        # Also refuses what is no value of a column.
+        # Also rejects what is not a value of a column.
         self._fixed = static_partition(table.storage, given) if given else {}
         self.wanted = [name for name in table.schema.field_by_name if name not in self._fixed]
 

@@ -16,8 +16,8 @@ from headwater.spark.row_change import RowCounts
 from headwater.spark.source.table_read import read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.function_calls import with_functions
-from headwater.spark.sql.query.metadata_columns import outer_metadata
 from headwater.spark.sql.query.read import plan_read
+from headwater.spark.sql.query.references import outer_metadata
 from headwater.spark.sql.query.splice import splice
 from headwater.spark.sql.session_options import table_to_change
 from headwater.spark.sql.statement import Statement
@@ -124,18 +124,18 @@ def assignments(
         names: The names of the table that may stand before a column's.
         ends: The keywords that may follow.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     while True:
         name = assigned_name(statement.name_parts(), table, names)
         statement.expect("=")
         text = statement.until(",", *ends)
         if not text:
             raise statement.unexpected("an expression")
-        if name in found:
+        if name in values:
             raise statement.unexpected(f"no other value of '{name}'")
-        found[name] = text
+        values[name] = text
         if not statement.accept(","):
-            return found
+            return values
 
 
 def assigned_name(parts: Sequence[str], table: Table, names: Sequence[Sequence[str]]) -> str:
@@ -151,7 +151,7 @@ def assigned_name(parts: Sequence[str], table: Table, names: Sequence[Sequence[s
 
 
 def _name(parts: Sequence[str]) -> str:
-    # A column's whole name is looked up as it is.
+    # A column of one part is looked up as it is.
     return parts[0] if len(parts) == 1 else dotted(parts)
 
 

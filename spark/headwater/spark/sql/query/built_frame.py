@@ -23,7 +23,7 @@ from headwater.spark.source.table_frame import frame_of_table, frame_with_metada
 from headwater.spark.source.table_read import Relation, char_columns
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.frame import read_relations
-from headwater.spark.sql.query.references import Reference
+from headwater.spark.sql.query.references import TableReference
 from headwater.spark.sql.query.relations import Relations, with_metadata
 from headwater.spark.types import spark_schema
 from headwater.storage.errors import Invalid, NotFound, Unsupported
@@ -179,7 +179,7 @@ def open_relations(
     for name in names:
         identifier = Identifier.parse(context.full_name(name.split(".")))
         parts = (identifier.database, identifier.name)
-        reference = Reference(parts, 0, 0, metadata=tuple(metadata_columns))
+        reference = TableReference(parts, metadata=list(metadata_columns))
         relation = opened.open(reference, None)
         if relation is None:
             raise opened.missing.get(parts) or NotFound(f"table {name} does not exist")

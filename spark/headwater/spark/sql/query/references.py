@@ -1,221 +1,491 @@
-"""The tables that a query names: where each name stands in the text, and what follows it.
+"""The names in a query: the tables that it reads, and the columns that say which table they are of.
 
-The user's text is never written anew; names are replaced where they stand, and all else is Spark's
-to read. The grammar here is sqlglot's, asked only for the places of tables and for the reach of the
-names that ``WITH`` gives.
+Names that ``WITH`` defines and the parameters of lambda functions hide others where they are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlglot import exp
+from headwater.spark.sql.parser.cursor import Cursor
+from headwater.spark.sql.parser.queries import QueryParser
+from headwater.spark.sql.parser.tokens import Token, tokenize
+from headwater.spark.sql.parser.tree import (
+    Call,
+    ColumnName,
+    CommonTable,
+    Expression,
+    From,
+    Lambda,
+    Name,
+    Query,
+    QueryBody,
+    Relation,
+    Select,
+    SetOperation,
+    Star,
+    Subquery,
+    TableName,
+    expressions_of,
+)
+from headwater.spark.sql.query.metadata_columns import MetadataNames, hidden_column
+from headwater.spark.sql.query.table_clauses import (
+    TimeTravel,
+    change_query,
+    table_options,
+    time_travel,
+)
+from headwater.storage.errors import Invalid, Unsupported
 
-from headwater.spark.sql.query.metadata_columns import MetadataNames, find_metadata
-from headwater.spark.sql.query.parsing import parsed_query
-from headwater.spark.sql.query.table_clauses import CLAUSE_WORDS, Moment, TableClauses
-from headwater.spark.sql.statement import Word, WordKind, read_words
-from headwater.storage.errors import Invalid
-
-__all__ = ["Qualifier", "Reference", "find_references"]
-
-
-@dataclass(frozen=True)
-class Qualifier:
-    """``database.table`` before a column: only a table without an alias can be meant.
-
-    Attributes:
-        parts: The parts of the name, the column left out.
-        start, end: Their place in the text.
-    """
-
-    parts: tuple[str, ...]
-    start: int
-    end: int
+__all__ = [
+    "Qualifier",
+    "QueryNames",
+    "TableReference",
+    "find_references",
+    "names_columns",
+    "outer_metadata",
+    "parse_query",
+]
 
 
-@dataclass(frozen=True)
-class Reference:
-    """One place where a query reads a table.
+@dataclass(slots=True, eq=False)
+class TableReference:
+    """One location where a query reads a table.
 
     Attributes:
         parts: The parts of the name.
-        start, end: The place to be replaced: the name and the clauses after it.
-        is_bare: True if nothing but a name may stand there, as after ``TABLE``.
-        has_alias: True if the query gives it a name of its own.
-        moment: The moment that is read, if the query says one.
-        options: The options that the query gives.
-        function: The option of a table function of Paimon's, and its value.
+        start, end: The offsets to be replaced: the name and the clauses after it.
+        is_bare: Whether nothing but a name may stand there, as after ``TABLE``.
+        has_alias: Whether the query gives it an alias.
+        time_travel: The version or timestamp that is read, if the query says one.
+        options: The options that the query sets.
+        function: The option that a table function of Paimon's stands for, and its value.
         metadata: The metadata columns that the query names of it.
     """
 
     parts: tuple[str, ...]
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
     is_bare: bool = False
     has_alias: bool = False
-    moment: Moment | None = None
+    time_travel: TimeTravel | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     function: tuple[str, str] | None = None
-    metadata: tuple[str, ...] = ()
+    metadata: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Qualifier:
+    """``database.table`` before a column.
+
+    Attributes:
+        table: The table that it means, which has no alias.
+        start, end: Its offsets, without the column's; with it where ``IDENTIFIER`` has both.
+        column: The names after it, where ``IDENTIFIER`` has both.
+    """
+
+    table: TableReference
+    start: int
+    end: int
+    column: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class QueryNames:
+    """The names in a query.
+
+    Attributes:
+        tables: The tables that it reads, in the order of the text.
+        qualifiers: The qualifiers of several parts before columns and stars.
+        metadata: The metadata columns that it names, and the stars beside them.
+    """
+
+    tables: list[TableReference]
+    qualifiers: list[Qualifier]
+    metadata: MetadataNames
+
+
+def parse_query(text: str) -> tuple[Query, list[Token]]:
+    """The tree of one query, and its tokens.
+
+    Raises:
+        Invalid: A quotation or a comment is not closed.
+        UnsupportedSyntax: It cannot be read.
+    """
+    tokens = tokenize(text)
+    cursor = Cursor(text, tokens)
+    query = QueryParser(cursor).query()
+    if not cursor.at_end:
+        raise cursor.unexpected("the end of the query")
+    return query, tokens
 
 
 def find_references(
-    text: str, fold: Callable[[str], str] = str.casefold
-) -> tuple[list[Reference], list[Qualifier], MetadataNames]:
-    """The tables that a query reads by name, in the order of the text, ``WITH`` names left out.
+    text: str,
+    fold: Callable[[str], str] = str.casefold,
+    *,
+    warehouse: str | None = None,
+    database: str | None = None,
+) -> QueryNames:
+    """Find the names in a query.
 
     Args:
         text: One query.
-        fold: Gives names that are one to the session the same form.
-
-    Returns:
-        The tables, the columns whose qualifiers have several parts, and the metadata columns.
+        fold: Maps names that are equal in the session to the same text.
+        warehouse, database: Those of names without.
 
     Raises:
-        Invalid: A clause after a name, or an argument of a table function, cannot be read, or
-            as `find_metadata`.
-        Unsupported: It calls a table function that searches a global index.
+        Invalid: A clause after a name, or an argument of a table function, cannot be read; or a
+            metadata column may be of several tables.
+        Unsupported: The query cannot be read, or a table function does not exist here.
     """
-    words = read_words(text)
-    clauses = TableClauses(text, words)
-    tree = parsed_query(clauses.blanked())
-    if tree is not None:
-        found = dict(_named_tables(tree, fold))
-        qualifiers = list(_qualifiers(tree))
-        metadata = find_metadata(tree, text)
-    else:
-        found, qualifiers = dict(_guessed_tables(words, fold)), []
-        metadata = MetadataNames()
-    places = {word.start: number for number, word in enumerate(words)}
-    references = [
-        Reference(call.parts, call.start, call.end, is_bare=True, function=call.option)
-        for call in clauses.functions
-    ]
-    for (start, end), (parts, has_alias) in found.items():
-        if start not in places:
-            continue
-        before = [word.text.upper() for word in words[: places[start]][-2:]]
-        bare = before[-1:] == ["TABLE"] or before == ["TABLE", "("]
-        moment, options, last = clauses.after(end)
-        named = tuple(metadata.columns.get(start, ()))
-        references.append(
-            Reference(parts, start, last, bare, has_alias, moment, options, metadata=named)
-        )
-    unread = clauses.unread()
-    if unread is not None:
-        raise Invalid(f"'{unread}' does not follow the name of a table")
-    return sorted(references, key=lambda each: each.start), qualifiers, metadata
+    query, tokens = parse_query(text)
+    resolver = _Resolver(text, tokens, fold, (warehouse, database))
+    resolver.query(query, None, frozenset())
+    resolver.finish()
+    tables = sorted(resolver.tables, key=lambda table: table.start)
+    return QueryNames(tables, resolver.qualifiers, resolver.metadata)
 
 
-def _named_tables(
-    tree: exp.Expr, fold: Callable[[str], str]
-) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
-    for table in tree.find_all(exp.Table):
-        parts = table.parts
-        if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
-            continue
-        # The places in a hint are counted from its own beginning.
-        if any("start" not in part.meta for part in parts) or table.find_ancestor(exp.Hint):
-            continue
-        names = tuple(part.name for part in parts)
-        if len(names) == 1 and _is_with_name(table, names[0], fold):
-            continue
-        place = (parts[0].meta["start"], parts[-1].meta["end"] + 1)
-        yield place, (names, bool(table.alias))
+def names_columns(text: str) -> bool:
+    """Whether a query is known to have no ``*`` among its columns."""
+    body: QueryBody = parse_query(text)[0]
+    while not isinstance(body, Select):
+        if isinstance(body, SetOperation):
+            if body.is_pipe:
+                return False
+            body = body.operands[0]
+        else:
+            body = body.body
+    return bool(body.columns) and not any(_has_star(column) for column in body.columns)
 
 
-def _is_with_name(table: exp.Expr, name: str, fold: Callable[[str], str]) -> bool:
-    """True if a ``WITH`` around a table gives the name a meaning there."""
-    child: exp.Expr = table
-    node = table.parent
-    inside: exp.CTE | None = None
-    while node is not None:
-        if isinstance(child, exp.CTE):
-            inside = child
-        given = node if isinstance(node, exp.With) else node.args.get("with_")
-        if isinstance(given, exp.With):
-            for cte in given.expressions:
-                if cte is inside and not given.args.get("recursive"):
-                    break
-                if fold(cte.alias) == fold(name):
-                    return True
-                if cte is inside:
-                    break
-            if isinstance(node, exp.With):
-                # The query that it belongs to was looked at here.
-                child, node = node, node.parent
-                if node is None:
-                    break
-                child, node, inside = node, node.parent, None
+def _has_star(expression: Expression) -> bool:
+    return any(isinstance(item, Star) for item in expression.items)
+
+
+def outer_metadata(expression: str) -> list[tuple[str, ...]]:
+    """The metadata columns in an expression that are of none of its subqueries' tables."""
+    return find_references(f"SELECT {expression}").metadata.outer
+
+
+@dataclass(slots=True)
+class _Source:
+    """An entry of a ``FROM``: its names, folded, and the table that it reads, if it does."""
+
+    names: tuple[str, ...]
+    table: TableReference | None
+    has_alias: bool
+
+    def is_called(self, qualifier: Sequence[str]) -> bool:
+        """Whether columns may have the qualifier, in which a database may be left out."""
+        if self.has_alias:
+            return self.names == tuple(qualifier)
+        count = len(qualifier)
+        return 0 < count <= len(self.names) and self.names[-count:] == tuple(qualifier)
+
+
+@dataclass(slots=True, eq=False)
+class _Scope:
+    """The relations that the columns of a ``SELECT`` may be of."""
+
+    parent: _Scope | None
+    sources: list[_Source] = field(default_factory=list)
+    stars: list[Star] = field(default_factory=list)
+    uses_all_columns: bool = False
+    keeps_columns: bool = False
+    names_metadata: bool = False
+
+
+class _Resolver:
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        fold: Callable[[str], str],
+        namespace: tuple[str | None, str | None],
+    ) -> None:
+        self.tables: list[TableReference] = []
+        self.qualifiers: list[Qualifier] = []
+        self.metadata = MetadataNames()
+        self._text, self._tokens, self._fold = text, tokens, fold
+        self._namespace = tuple(fold(part) for part in namespace if part is not None)
+        self._is_complete = None not in namespace
+        self._scopes: list[_Scope] = []
+        self._sources: dict[int, list[_Source]] = {}
+
+    def finish(self) -> None:
+        """Collect the stars beside metadata columns, once all columns are known.
+
+        Raises:
+            Invalid: Metadata columns are named where all columns of a table count.
+        """
+        for scope in self._scopes:
+            if not scope.names_metadata:
                 continue
-        child, node = node, node.parent
-    return False
+            if scope.uses_all_columns:
+                raise Invalid(
+                    "a NATURAL JOIN, PIVOT or UNPIVOT is by all columns of a table, and metadata "
+                    "columns are not among them: read the table in a subquery that names its "
+                    "columns"
+                )
+            if scope.keeps_columns:
+                self.metadata.add_star(None, _tables_of(scope.sources), is_plain=False)
+            for star in scope.stars:
+                sources = scope.sources
+                if star.qualifier is not None:
+                    parts = [self._fold(part) for part in star.qualifier.parts]
+                    sources = [source for source in sources if source.is_called(parts)]
+                end = self._tokens[star.end - 1].end
+                self.metadata.add_star(end, _tables_of(sources), is_plain=not star.has_except)
 
+    # Queries
 
-def _qualifiers(tree: exp.Expr) -> Iterator[Qualifier]:
-    for column in tree.find_all(exp.Column):
-        parts = column.parts[:-1]
-        if len(parts) < 2 or any("start" not in part.meta for part in parts):
-            continue
-        if column.find_ancestor(exp.Hint):
-            continue
-        yield Qualifier(
-            tuple(part.name for part in parts),
-            parts[0].meta["start"],
-            parts[-1].meta["end"] + 1,
-        )
+    def query(self, query: Query, parent: _Scope | None, known: frozenset[str]) -> _Scope:
+        """Resolve the names in a query.
 
+        Args:
+            query: The query.
+            parent: The scope around it.
+            known: The names that ``WITH`` gives around it, folded.
+        """
+        known = self._common_tables(query.common_tables, query.is_recursive, parent, known)
+        scope = self._body(query.body, parent, known)
+        self._expressions(query.expressions, scope, known)
+        return scope
 
-def _guessed_tables(
-    words: Sequence[Word], fold: Callable[[str], str]
-) -> Iterator[tuple[tuple[int, int], tuple[tuple[str, ...], bool]]]:
-    """The names after ``FROM``, ``JOIN`` and ``TABLE``, in a text that sqlglot cannot read.
+    def _common_tables(
+        self,
+        tables: Iterable[CommonTable],
+        is_recursive: bool,
+        parent: _Scope | None,
+        known: frozenset[str],
+    ) -> frozenset[str]:
+        for table in tables:
+            after = known | {self._fold(table.name.parts[0])}
+            self.query(table.query, parent, after if is_recursive else known)
+            known = after
+        return known
 
-    A table that is missed is one that Spark does not find: never a wrong answer.
-    """
-    given = _given_names(words, fold)
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word.kind is not WordKind.WORD or word.text.upper() not in ("FROM", "JOIN", "TABLE"):
-            continue
-        while at < len(words) and words[at].is_name:
-            first = at
-            while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
-                at += 2
-            at += 1
-            parts = tuple(each.text for each in words[first:at:2])
-            following = words[at] if at < len(words) else None
-            called = following is not None and following.text == "("
-            alias = following is not None and (
-                following.text.upper() == "AS"
-                or (following.is_name and following.text.upper() not in CLAUSE_WORDS)
+    def _body(self, body: QueryBody, parent: _Scope | None, known: frozenset[str]) -> _Scope:
+        if isinstance(body, Query):
+            return self.query(body, parent, known)
+        if isinstance(body, Select):
+            return self._select(body, self._scope(parent), known)
+        first = self._body(body.operands[0], parent, known)
+        for operand in body.operands[1:]:
+            if body.is_pipe and isinstance(operand, Select):
+                self._select(operand, first, known)
+                first.keeps_columns &= operand.keeps_columns
+            else:
+                self._body(operand, parent, known)
+        # After UNION and its like, columns have no qualifiers.
+        return first if body.is_pipe else self._scope(parent)
+
+    def _scope(self, parent: _Scope | None) -> _Scope:
+        scope = _Scope(parent)
+        self._scopes.append(scope)
+        return scope
+
+    def _select(self, select: Select, scope: _Scope, known: frozenset[str]) -> _Scope:
+        if select.source is not None:
+            # FROM t SELECT … SELECT …: all read the same rows.
+            sources = self._sources.get(id(select.source))
+            if sources is None:
+                before = len(scope.sources)
+                self._from(select.source, scope, known)
+                self._sources[id(select.source)] = scope.sources[before:]
+            else:
+                scope.sources += sources
+            scope.uses_all_columns |= select.source.uses_all_columns
+        if select.keeps_columns and not select.columns and select.source is not None:
+            scope.keeps_columns |= not scope.stars
+        for column in select.columns:
+            scope.stars += _stars(column)
+        self._expressions(select.columns, scope, known)
+        self._expressions(select.expressions, scope, known)
+        return scope
+
+    def _from(self, source: From, scope: _Scope, known: frozenset[str]) -> None:
+        for relation in source.relations:
+            self._relation(relation, scope, known)
+        self._expressions(source.expressions, scope, known)
+
+    def _relation(self, relation: Relation, scope: _Scope, known: frozenset[str]) -> None:
+        names: tuple[str, ...] = ()
+        if relation.alias is not None:
+            names = (self._fold(relation.alias),)
+        table: TableReference | None = None
+        match relation.source:
+            case TableName() as named:
+                table, own = self._table(named, known, has_alias=bool(names))
+                names = names or own
+            case Query() as query:
+                self.query(query, scope if relation.is_lateral else scope.parent, known)
+            case Call() as call:
+                table = self._table_function(call, has_alias=bool(names))
+                if table is None:
+                    self._call(call, scope, known, frozenset())
+            case From() as inner:
+                self._from(inner, scope, known)
+                scope.uses_all_columns |= inner.uses_all_columns
+                return
+            case expressions:
+                self._expressions(expressions, scope, known)
+        scope.sources.append(_Source(names, table, relation.alias is not None))
+
+    def _table(
+        self, named: TableName, known: frozenset[str], *, has_alias: bool
+    ) -> tuple[TableReference | None, tuple[str, ...]]:
+        if not isinstance(named.name, Name):
+            raise Unsupported(
+                "IDENTIFIER of an expression is not supported for a table's name: give the name "
+                "as a string, as in IDENTIFIER('shop.orders')"
             )
-            if not called and not (len(parts) == 1 and fold(parts[0]) in given):
-                yield (words[first].start, words[at - 1].end), (parts, alias)
-            if following is None or following.text != ",":
-                break
-            at += 1
+        parts = named.name.parts
+        folded = tuple(self._fold(part) for part in parts)
+        if len(parts) == 1 and folded[0] in known:
+            if named.time_travel is not None or named.options is not None:
+                raise Invalid(
+                    f"'{parts[0]}' is a query of WITH, which has no versions and options: write "
+                    "them after the table that it reads"
+                )
+            return None, folded
+        tokens = self._tokens
+        table = TableReference(
+            parts, tokens[named.name.start].start, tokens[named.end - 1].end, named.is_bare,
+            has_alias,
+        )  # fmt: skip
+        if named.is_stream:
+            raise Unsupported(
+                f"STREAM {'.'.join(parts)} is not supported: a stream is read with "
+                "readStream.format('headwater')"
+            )
+        if named.time_travel is not None:
+            table.time_travel = time_travel(named.time_travel, self._text, tokens)
+        if named.options is not None:
+            table.options = table_options(self._text, tokens[slice(*named.options)])
+        self.tables.append(table)
+        missing = 3 - len(folded)
+        if 0 < missing <= 2 and self._is_complete:
+            folded = (*self._namespace[:missing], *folded)
+        return table, folded
+
+    def _table_function(self, call: Call, *, has_alias: bool) -> TableReference | None:
+        query = change_query(call, self._tokens)
+        if query is None:
+            return None
+        start, end = self._tokens[call.start].start, self._tokens[call.end - 1].end
+        table = TableReference(
+            query.parts, start, end, has_alias=has_alias, is_bare=True, function=query.option
+        )
+        self.tables.append(table)
+        return table
+
+    # Expressions
+
+    def _expressions(
+        self,
+        expressions: Iterable[Expression],
+        scope: _Scope,
+        known: frozenset[str],
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        """Resolve the names in expressions, in which the parameters of lambdas hide columns."""
+        for expression in expressions:
+            for item in expression.items:
+                match item:
+                    case ColumnName(name=name):
+                        if self._fold(name.parts[0]) not in hidden:
+                            self._column(name, scope)
+                    case Star(qualifier=name) if name is not None and len(name.parts) > 1:
+                        self._qualifier(name, len(name.parts), scope)
+                    case Call():
+                        self._call(item, scope, known, hidden)
+                    case Subquery(query=query):
+                        self.query(query, scope, known)
+                    case Lambda(parameters=parameters, body=body):
+                        inner = hidden.union(map(self._fold, parameters))
+                        self._expressions([body], scope, known, inner)
+                    case _:
+                        pass
+
+    def _call(
+        self, call: Call, scope: _Scope, known: frozenset[str], hidden: frozenset[str]
+    ) -> None:
+        self._expressions(expressions_of(call), scope, known, hidden)
+        for argument in call.tables:
+            if isinstance(argument.source, Query):
+                self.query(argument.source, scope, known)
+            else:
+                self._table(argument.source, known, has_alias=False)
+
+    def _column(self, name: Name, scope: _Scope) -> None:
+        parts = name.parts
+        if len(parts) > 1:
+            self._qualifier(name, len(parts) - 1, scope)
+        for index, part in enumerate(parts):
+            column = hidden_column(part)
+            if column is not None:
+                self._metadata_column(column, parts[: index + 1], scope)
+                return
+
+    def _qualifier(self, name: Name, count: int, scope: _Scope) -> None:
+        """Find the table that the first parts of a name mean; the longest such name is it."""
+        folded = [self._fold(part) for part in name.parts]
+        around: _Scope | None = scope
+        while around is not None:
+            for length in range(min(count, 3), 0, -1):
+                for source in around.sources:
+                    if not source.is_called(folded[:length]):
+                        continue
+                    if length > 1 and source.table is not None:
+                        start = self._tokens[name.start].start
+                        last = name.ends[length - 1]
+                        column = name.parts[length:] if last == name.end else ()
+                        end = self._tokens[last - 1].end
+                        self.qualifiers.append(Qualifier(source.table, start, end, column))
+                    return
+            around = around.parent
+
+    def _metadata_column(self, column: str, parts: Sequence[str], scope: _Scope) -> None:
+        qualifier = [self._fold(part) for part in parts[:-1]]
+        around: _Scope | None = scope
+        while around is not None:
+            sources = around.sources
+            if qualifier:
+                sources = [source for source in sources if source.is_called(qualifier)]
+            if len(sources) > 1:
+                tables = ", ".join(".".join(source.names) or "a query" for source in sources)
+                raise Invalid(
+                    f"column {parts[-1]} may be of any of {tables}: write the name of one table "
+                    "before it"
+                )
+            if sources:
+                table = sources[0].table
+                if table is not None:
+                    around.names_metadata = True
+                    if column not in table.metadata:
+                        table.metadata.append(column)
+                return
+            around = around.parent
+        self.metadata.outer.append(tuple(parts))
 
 
-def _given_names(words: Sequence[Word], fold: Callable[[str], str]) -> set[str]:
-    """The names before ``AS (``, folded: ``t``, ``t(a, b)``, ``t MAX RECURSION LEVEL 9``."""
-    given: set[str] = set()
-    texts = [word.text.upper() if word.kind is not WordKind.STRING else "" for word in words]
-    for at, word in enumerate(words):
-        end = at + 1
-        if word.is_name and texts[end : end + 1] == ["("]:
-            depth = 0
-            while end < len(words):
-                depth += (texts[end] == "(") - (texts[end] == ")")
-                end += 1
-                if not depth:
-                    break
-        if texts[end : end + 3] == ["MAX", "RECURSION", "LEVEL"]:
-            end += 4
-        if word.is_name and texts[end : end + 2] == ["AS", "("]:
-            given.add(fold(word.text))
-    return given
+def _tables_of(sources: Iterable[_Source]) -> tuple[int, ...]:
+    return tuple(source.table.start for source in sources if source.table is not None)
+
+
+def _stars(expression: Expression) -> Iterable[Star]:
+    """The stars of a column, but for those that count rows."""
+    for item in expression.items:
+        if isinstance(item, Star):
+            yield item
+        elif isinstance(item, Call) and not _counts(item):
+            for argument in item.arguments:
+                yield from _stars(argument)
+
+
+def _counts(call: Call) -> bool:
+    return isinstance(call.name, Name) and call.name.parts[-1].casefold() == "count"

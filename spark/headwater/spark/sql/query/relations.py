@@ -23,8 +23,8 @@ from headwater.spark.errors import first_line
 from headwater.spark.source.metadata_rows import MetadataRows, metadata_schema
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.query.references import Reference
-from headwater.spark.sql.query.table_clauses import Moment
+from headwater.spark.sql.query.references import TableReference
+from headwater.spark.sql.query.table_clauses import TimeTravel
 from headwater.spark.sql.session_options import paimon_settings, session_options
 from headwater.spark.types import spark_schema
 from headwater.storage.capabilities import find_option
@@ -55,7 +55,7 @@ class Relations:
     _tables: dict[str, Table] = field(default_factory=dict)
     _dynamic: Mapping[str, str] | None = None
 
-    def open(self, reference: Reference, database: str | None) -> Relation | ViewInfo | None:
+    def open(self, reference: TableReference, database: str | None) -> Relation | ViewInfo | None:
         """The meaning of a name; None for one that is Spark's to know.
 
         Args:
@@ -71,23 +71,23 @@ class Relations:
         try:
             key = (
                 parts,
-                reference.moment,
+                reference.time_travel,
                 tuple(sorted(reference.options.items())),
                 reference.function,
             )
             if key not in self._found:
                 self._found[key] = self._open(Identifier(*parts), reference)
-            found = self._found[key]
+            relation = self._found[key]
         except NotFound as error:
             if error.resource_type not in _MISSING:
                 raise
             self.missing[reference.parts] = error
             return None
-        if not reference.metadata or not isinstance(found, Relation) or found.rows is None:
-            return found
-        return with_metadata(found, found.rows, reference.metadata)
+        if not reference.metadata or not isinstance(relation, Relation) or relation.rows is None:
+            return relation
+        return with_metadata(relation, relation.rows, reference.metadata)
 
-    def _open(self, identifier: Identifier, reference: Reference) -> Relation | ViewInfo:
+    def _open(self, identifier: Identifier, reference: TableReference) -> Relation | ViewInfo:
         name = str(identifier)
         if identifier.database == SYSTEM_DATABASE or identifier.system_table is not None:
             return self._system_table(identifier, reference)
@@ -97,16 +97,17 @@ class Relations:
             view = self.context.view(identifier)
             if view is None:
                 raise error
-            if reference.moment or reference.options or reference.function:
+            if reference.time_travel or reference.options or reference.function:
                 raise Unsupported(
-                    f"{name} is a view: moments and options are for tables; write them into a "
-                    "query of your own over its tables"
+                    f"{name} is a view: timestamps, versions and options are for tables; write "
+                    "them into a query of your own over its tables"
                 ) from None
             return view
         table = self._configured(table, reference)
         kind = table_type(table.schema.options)
         if kind in (TableType.FORMAT, TableType.OBJECT):
-            if reference.moment or any(key in table.schema.options for key in INCREMENTAL_OPTIONS):
+            reads_changes = any(key in table.schema.options for key in INCREMENTAL_OPTIONS)
+            if reference.time_travel or reads_changes:
                 raise Unsupported(f"{name} has no snapshots: it is only read as it is now")
             schema = spark_schema(table.schema.fields)
             if kind is TableType.FORMAT:
@@ -121,11 +122,11 @@ class Relations:
             self._tables[name] = self.context.catalog.table(name)
         return self._tables[name]
 
-    def _configured(self, table: Table, reference: Reference) -> Table:
+    def _configured(self, table: Table, reference: TableReference) -> Table:
         options = {**self._session_options(table), **reference.options}
         for key in reference.options:
             if find_option(key) is None:
-                raise Invalid(f"table {table.name}: '{key}' is no option of a table")
+                raise Invalid(f"table {table.name}: '{key}' is not an option of a table")
         if reference.function is not None:
             options.update([reference.function])
         return table.with_options(options) if options else table
@@ -135,76 +136,80 @@ class Relations:
             self._dynamic = paimon_settings(self.context)
         return session_options(self.context, table, self._dynamic)
 
-    def _rows(self, table: Table, reference: Reference) -> Rows:
+    def _rows(self, table: Table, reference: TableReference) -> Rows:
         options = table.schema.options
         if any(key in options for key in INCREMENTAL_OPTIONS):
-            if reference.moment is not None:
-                raise Invalid(f"table {table.name}: changes are not read as of a moment; give one")
+            if reference.time_travel is not None:
+                raise Invalid(
+                    f"table {table.name}: changes are not read as of a version or timestamp; leave "
+                    "one of the two out"
+                )
             return table.changes(row_kinds=False)
-        moment = reference.moment
-        if moment is None:
+        travel = reference.time_travel
+        if travel is None:
             return table.scan()
-        if moment.by_version:
-            return table.scan(version=moment.text)
-        return table.scan(timestamp=self._millis(moment))
+        if travel.by_version:
+            return table.scan(version=travel.text)
+        return table.scan(timestamp=self._millis(travel))
 
-    def _millis(self, moment: Moment) -> int:
+    def _millis(self, travel: TimeTravel) -> int:
         """A timestamp as Spark reads it: a number counts seconds, text is in the session's zone."""
-        text = moment.text.strip()
+        text = travel.text.strip()
         if _INTEGER.fullmatch(text):
             return int(text.rstrip("lL")) * 1000
         spark = self.context.session.spark
         try:
-            asked = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))")
-            found = asked.collect()[0][0]
+            frame = spark.sql(f"SELECT unix_micros(CAST(({text}) AS TIMESTAMP_LTZ))")
+            micros = frame.collect()[0][0]
         except PySparkException as error:
             if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
                 raise Unsupported(
-                    f"TIMESTAMP AS OF {text}: a moment is not read from tables of the catalog; "
+                    f"TIMESTAMP AS OF {text}: a timestamp is not read from tables of the catalog; "
                     "query it first, and give its value"
                 ) from error
             raise Invalid(
-                f"TIMESTAMP AS OF {text}: that is no moment: {first_line(error)}"
+                f"TIMESTAMP AS OF {text}: that is not a timestamp: {first_line(error)}"
             ) from error
-        if found is None:
-            raise Invalid(f"TIMESTAMP AS OF {text}: that is NULL, and no moment")
-        return int(found) // 1000
+        if micros is None:
+            raise Invalid(f"TIMESTAMP AS OF {text}: that is NULL, and not a timestamp")
+        return int(micros) // 1000
 
-    def _system_table(self, identifier: Identifier, reference: Reference) -> Relation:
+    def _system_table(self, identifier: Identifier, reference: TableReference) -> Relation:
         name = str(identifier)
-        asks = bool(reference.moment or reference.options or reference.function)
+        asks = bool(reference.time_travel or reference.options or reference.function)
         if identifier.database == SYSTEM_DATABASE:
             if asks:
                 raise Unsupported(
-                    f"{name} is about the warehouse as it is: leave moments and options out"
+                    f"{name} is about the warehouse as it is: leave timestamps, versions and "
+                    "options out"
                 )
-            found = self.context.catalog.system_table(name)
+            table = self.context.catalog.system_table(name)
         else:
-            found = system_table_of(identifier, self._inspected(identifier, reference, asks))
-        declared = Schema.from_arrow(found.schema)
+            table = system_table_of(identifier, self._inspected(identifier, reference, asks))
+        declared = Schema.from_arrow(table.schema)
         schema = spark_schema(declared.fields)
-        rows = found.rows
-        return Relation(name, schema, rows, None if rows is not None else found.to_arrow())
+        rows = table.rows
+        return Relation(name, schema, rows, None if rows is not None else table.to_arrow())
 
-    def _inspected(self, identifier: Identifier, reference: Reference, asks: bool) -> Inspect:
+    def _inspected(self, identifier: Identifier, reference: TableReference, asks: bool) -> Inspect:
         """The system tables of the table that one is of, as the query asks for it."""
         table = self._table(str(identifier.without_system_table))
         if identifier.system_table not in OF_A_SNAPSHOT:
             if asks:
                 check_moment(identifier, {})
             return table.inspect
-        moment = reference.moment
+        travel = reference.time_travel
         table = self._configured(table, reference)
-        if moment is not None:
-            place = "scan.version" if moment.by_version else "scan.timestamp-millis"
-            wanted = moment.text if moment.by_version else str(self._millis(moment))
+        if travel is not None:
+            place = "scan.version" if travel.by_version else "scan.timestamp-millis"
+            wanted = travel.text if travel.by_version else str(self._millis(travel))
             table = table.with_options({place: wanted})
         check_moment(identifier, table.schema.options)
         return table.inspect
 
 
 def with_metadata(relation: Relation, rows: Rows, columns: Sequence[str]) -> Relation:
-    """A table with those of some metadata columns that are no columns of its own."""
+    """A table with those of some metadata columns that it does not have itself."""
     fields = relation.schema.fieldNames()
     own = {name.casefold() for name in fields}
     absent = TRACKING_FIELDS.keys() - rows.storage.schema.tracking_fields

@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import SparkSession
+
 from headwater.catalog.model.views import ViewInfo
+from headwater.spark.errors import unlogged_errors
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
 from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
+from headwater.spark.sql.parser.cursor import UnsupportedSyntax
 from headwater.spark.sql.query.function_calls import called_functions
-from headwater.spark.sql.query.metadata_columns import Place, exclusion
-from headwater.spark.sql.query.references import Qualifier, Reference, find_references
+from headwater.spark.sql.query.metadata_columns import exclusion
+from headwater.spark.sql.query.references import TableReference, find_references
 from headwater.spark.sql.query.relations import Relations
 from headwater.storage.errors import Invalid, NotFound
 
@@ -47,44 +52,55 @@ class _Splicer:
     """The view whose query is the text, if one is defined."""
     relations: list[Relation] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
-    """The views around the text at hand."""
+    """The views around the text that is read."""
     _temporary: frozenset[str] | None = None
 
     def splice(self, text: str, database: str | None) -> str:
         text = with_plain_names(text)
-        references, qualifiers, named = find_references(text, self._fold)
+        context = self.opened.context
+        names = find_references(
+            text, self._fold, warehouse=context.catalog.warehouse, database=database
+        )
         changes: list[tuple[int, int, str]] = []
-        unaliased = _Aliases()
-        added: dict[Place, tuple[str, ...]] = {}
+        aliases: dict[TableReference, str] = {}
+        added: dict[int, tuple[str, ...]] = {}
         # Only where a column says more of its table's name do two tables of one name need others.
-        called = self._called(references, database) if qualifiers else {}
-        for reference in references:
+        named = self._named_tables(names.tables, database) if names.qualifiers else {}
+        for reference in names.tables:
             if self._is_sparks(reference):
                 continue
-            found = self.opened.open(reference, database)
-            if found is None:
+            relation = self.opened.open(reference, database)
+            if relation is None:
                 self._refuse_unknown(reference)
                 continue
-            if isinstance(found, Relation) and found.metadata:
-                added[reference.start] = found.metadata
+            if isinstance(relation, Relation) and relation.metadata:
+                added[reference.start] = relation.metadata
             alias = None
             if not reference.has_alias and not reference.is_bare:
                 alias = reference.parts[-1]
-                if len(reference.parts) > 1 and len(called.get(alias.casefold(), ())) > 1:
+                if len(reference.parts) > 1 and len(named.get(alias.casefold(), ())) > 1:
                     # Two tables of one name: only their databases tell them apart.
                     alias = ".".join(reference.parts)
-                unaliased.add(reference.parts, alias)
-                if len(reference.parts) == 1 and database is not None:
-                    unaliased.add((database, alias), alias)
-            changes.append((reference.start, reference.end, self._place(found, reference, alias)))
-        for star in named.stars:
+                aliases[reference] = alias
+            changes.append(
+                (reference.start, reference.end, self._place(relation, reference, alias))
+            )
+        for star in names.metadata.stars:
             left_out = exclusion(star, added)
             if star.end is not None and left_out is not None:
                 changes.append((star.end, star.end, left_out))
-        changes += _requalified(qualifiers, unaliased)
+        changes += [
+            (
+                qualifier.start,
+                qualifier.end,
+                _plain(".".join(map(quoted, (aliases[qualifier.table], *qualifier.column)))),
+            )
+            for qualifier in names.qualifiers
+            if qualifier.table in aliases
+        ]
         changes += [
             (start, end, _plain(call))
-            for start, end, call in called_functions(text, self.opened.context, database)
+            for start, end, call in called_functions(text, context, database)
         ]
         pieces: list[str] = []
         at = 0
@@ -93,25 +109,25 @@ class _Splicer:
             at = end
         return "".join([*pieces, _plain(text[at:])])
 
-    def _called(
-        self, references: Sequence[Reference], database: str | None
+    def _named_tables(
+        self, references: Sequence[TableReference], database: str | None
     ) -> dict[str, set[tuple[str, ...]]]:
-        """The tables that a query gives no name of its own, by their own names."""
-        called: dict[str, set[tuple[str, ...]]] = {}
-        for each in references:
-            if each.has_alias or each.is_bare:
+        """The tables that a query gives no alias, by their own names."""
+        named: dict[str, set[tuple[str, ...]]] = {}
+        for reference in references:
+            if reference.has_alias or reference.is_bare:
                 continue
-            parts = self.opened.context.whole_name(each.parts, database)
-            called.setdefault(parts[-1].casefold(), set()).add(parts)
-        return called
+            parts = self.opened.context.whole_name(reference.parts, database)
+            named.setdefault(parts[-1].casefold(), set()).add(parts)
+        return named
 
     @cached_property
     def _fold(self) -> Callable[[str], str]:
         """Gives names that are one to the session the same form."""
         return self.opened.context.fold
 
-    def _is_sparks(self, reference: Reference) -> bool:
-        """True for a temporary view, which goes before a table of the database in use.
+    def _is_sparks(self, reference: TableReference) -> bool:
+        """Whether it is a temporary view, which goes before a table of the database in use.
 
         Raises:
             Invalid: It is named by a view that is being defined.
@@ -124,20 +140,20 @@ class _Splicer:
         if self._temporary is None:
             names = _temporary_views(self.opened.context)
             self._temporary = frozenset(map(self._fold, names))
-        found = self._fold(reference.parts[0]) in self._temporary
-        if found and defines:
+        is_temporary = self._fold(reference.parts[0]) in self._temporary
+        if is_temporary and defines:
             raise Invalid(
                 f"view {self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
-                "which other sessions have not; write its query, or the database before the name "
-                "of a table"
+                "which other sessions do not have; write its query, or the database before the "
+                "name of a table"
             )
-        return found
+        return is_temporary
 
-    def _refuse_unknown(self, reference: Reference) -> None:
+    def _refuse_unknown(self, reference: TableReference) -> None:
         """Refuse what Spark cannot know either, or would take for something else."""
         name = ".".join(reference.parts)
         self._refuse_metadata_table(reference.parts)
-        asked = reference.function or reference.moment or reference.options
+        asked = reference.function or reference.time_travel or reference.options
         if not asked and not (self.views and len(reference.parts) == 1):
             return
         known = self.opened.missing.get(reference.parts)
@@ -146,8 +162,8 @@ class _Splicer:
         if len(reference.parts) == 1:
             self.opened.context.full_name(reference.parts)
         raise Invalid(
-            f"'{name}' is no table of warehouse {self.opened.context.catalog.warehouse}: moments "
-            "and options are for its tables"
+            f"'{name}' is not a table of warehouse {self.opened.context.catalog.warehouse}: "
+            "versions, timestamps and options are for its tables"
         )
 
     def _refuse_metadata_table(self, parts: tuple[str, ...]) -> None:
@@ -159,20 +175,22 @@ class _Splicer:
         of_table = context.whole_name(parts[:-1], context.database)
         if len(of_table) == 2 and context.catalog.table_exists(".".join(of_table)):
             raise Invalid(
-                f"'{'.'.join(parts)}' is no table: write `{of_table[1]}${here}`, with the database "
-                "before it unless it is in use"
+                f"'{'.'.join(parts)}' is not a table: write `{of_table[1]}${here}`, with the "
+                "database before it unless it is in use"
             )
 
-    def _place(self, found: Relation | ViewInfo, reference: Reference, alias: str | None) -> str:
-        if isinstance(found, Relation):
+    def _place(
+        self, relation: Relation | ViewInfo, reference: TableReference, alias: str | None
+    ) -> str:
+        if isinstance(relation, Relation):
             inner = f"{{t{len(self.relations)}}}"
-            self.relations.append(found)
+            self.relations.append(relation)
         else:
-            inner = self._view(found)
+            inner = self._view(relation)
             if reference.is_bare:
                 raise Invalid(
-                    f"'{found.identifier}' is a view, which cannot stand after TABLE: "
-                    f"write SELECT * FROM {found.identifier}"
+                    f"'{relation.identifier}' is a view, which cannot stand after TABLE: "
+                    f"write SELECT * FROM {relation.identifier}"
                 )
         return inner if alias is None else f"({inner} AS {_plain(quoted(alias))})"
 
@@ -202,12 +220,28 @@ def splice(text: str, context: SqlContext, view: str | None = None) -> Spliced:
         Invalid: A clause cannot be read, a view reads itself, or it reads a temporary view.
         NotFound: A table, view, snapshot or tag does not exist.
         Unsupported: It asks for what Headwater does not read.
+        ParseException: Spark's own, for what it does not understand either.
     """
     splicer = _Splicer(Relations(context), view)
     if view is not None:
         splicer.views.append(view)
-    spliced = splicer.splice(text, context.database)
+    try:
+        spliced = splicer.splice(text, context.database)
+    except UnsupportedSyntax:
+        _raise_syntax_error(context.session.spark, text)
+        raise
     return Spliced(spliced, splicer.relations, splicer.opened)
+
+
+def _raise_syntax_error(spark: SparkSession, text: str) -> None:
+    """Raise Spark's own error if a query is not one to Spark either."""
+    with unlogged_errors():
+        try:
+            spark.sql(text)
+        except ParseException:
+            raise
+        except PySparkException:
+            pass  # That is about what the query names.
 
 
 def missing_table(spliced: Spliced, message: str) -> NotFound | None:
@@ -228,45 +262,6 @@ def _temporary_views(context: SqlContext) -> list[str]:
     session: Any = spark._jsparkSession
     listed = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
     return [name.strip("`") for name in str(listed).split("\0")]
-
-
-@dataclass
-class _Aliases:
-    """The names that tables without one of their own have in a query, by how they are written."""
-
-    exact: dict[tuple[str, ...], str] = field(default_factory=dict)
-    alike: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
-
-    def add(self, parts: Sequence[str], alias: str) -> None:
-        """Note a table's name."""
-        self.exact[tuple(parts)] = alias
-        self.alike.setdefault(_folded(parts), set()).add(alias)
-
-    def find(self, parts: Sequence[str]) -> str | None:
-        """The name of a table, as it is written, else in any case if that is one."""
-        found = self.exact.get(tuple(parts))
-        others = self.alike.get(_folded(parts), set())
-        return next(iter(others)) if found is None and len(others) == 1 else found
-
-
-def _requalified(
-    qualifiers: Sequence[Qualifier], unaliased: _Aliases
-) -> list[tuple[int, int, str]]:
-    changes: list[tuple[int, int, str]] = []
-    for qualifier in qualifiers:
-        # What is longer is a field of a column.
-        for count in (len(qualifier.parts), len(qualifier.parts) - 1):
-            alias = unaliased.find(qualifier.parts[:count])
-            if alias is None or count < 2:
-                continue
-            rest = "".join(f".{quoted(part)}" for part in qualifier.parts[count:])
-            changes.append((qualifier.start, qualifier.end, _plain(quoted(alias) + rest)))
-            break
-    return changes
-
-
-def _folded(parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.casefold() for part in parts)
 
 
 def _plain(text: str) -> str:
