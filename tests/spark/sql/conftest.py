@@ -31,7 +31,9 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 
 Run = Callable[[str], list[tuple[object, ...]]]
 
-WITHOUT_SPARK = cast("SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={})))
+WITHOUT_SPARK = cast(
+    "SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={}, get=lambda key: "false"))
+)
 """In the place of a session where nothing but its settings, of which there are none, is asked."""
 
 
@@ -72,9 +74,9 @@ def answered(context: SqlContext) -> Callable[[str], pa.Table]:
 
     def run(text: str) -> pa.Table:
         (statement,) = split_statements(text)
-        found = run_statement(statement, context)
-        assert found is None or isinstance(found, pa.Table)
-        return pa.table({}) if found is None else found
+        result = run_statement(statement, context)
+        assert result is None or isinstance(result, pa.Table)
+        return pa.table({}) if result is None else result
 
     return run
 

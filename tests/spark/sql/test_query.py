@@ -228,7 +228,7 @@ def test_a_frame_keeps_the_snapshot_it_was_made_of(shop: SparkLake, spark: Spark
         ("SELECT nope FROM db.items", "`nope` cannot be resolved. Did you mean"),
         ("SELECT i.nope FROM db.items i", "`i`.`id`"),
         ("SELECT order_id, id FROM db.items GROUP BY id", "order_id"),
-        ("SELECT * FROM db.items i WHERE", "FROM `db.items` i WHERE"),
+        ("SELECT * FROM db.items i WHERE", "SELECT * FROM db.items i WHERE\n"),
         ("SELECT * FROM db.items a JOIN db.items b USING (nope)", "nope"),
         ("UPDATE db.items SET id = nope", "`nope` cannot be resolved. Did you mean"),
         ("DELETE FROM db.items WHERE upper(nope) = 'X'", "`nope` cannot be resolved"),

@@ -17,6 +17,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.session import is_set
 from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.stored_names import StoredNames
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 
 __all__ = ["Answer", "Handler", "SqlContext"]
@@ -93,16 +94,32 @@ class SqlContext:
         """Gives names that are one to the session the same form."""
         return str if is_set(self.session.spark, "spark.sql.caseSensitive") else str.casefold
 
-    def full_name(self, parts: Sequence[str]) -> str:
+    @property
+    def stored_names(self) -> StoredNames:
+        """Finds names of the catalog whatever their case."""
+        return StoredNames(self.catalog, self.fold)
+
+    def full_name(
+        self, parts: Sequence[str], resource_type: ResourceType = ResourceType.TABLE
+    ) -> str:
         """The name ``database.table`` for the parts of a name in a statement.
+
+        That is the name of what the catalog has, if the names differ in case only.
 
         Args:
             parts: ``table``, ``database, table`` or ``warehouse, database, table``.
+            resource_type: What it names: FUNCTION, or TABLE for tables and views.
 
         Raises:
-            Invalid: There are more parts, another warehouse is meant, or no database is in use.
+            Invalid: There are more parts, another warehouse is meant, no database is in use, or
+                several names differ from this one in case only.
         """
         whole = self.whole_name(parts, self.database)
+        if len(whole) == 2 and all(whole):
+            identifier = Identifier(*whole)
+            if resource_type is ResourceType.FUNCTION:
+                return str(self.stored_names.function(identifier))
+            return str(self.stored_names.table(identifier))
         if len(whole) == 2:
             return ".".join(whole)
         written = ".".join(parts)

@@ -45,16 +45,16 @@ def column_name(fields: Sequence[DataField], name: str) -> str:
     names = [field.name for field in fields]
     if name in names:
         return name
-    found = [each for each in names if each.lower() == name.lower()]
-    if len(found) > 1:
-        raise Invalid(f"column '{name}' may be any of {', '.join(found)}; write it as it is")
-    if not found:
+    alike = [column for column in names if column.lower() == name.lower()]
+    if len(alike) > 1:
+        raise Invalid(f"column '{name}' may be any of {', '.join(alike)}; write it as it is")
+    if not alike:
         raise NotFound(
             f"column '{name}' does not exist; the columns are {', '.join(names)}",
             resource_type=ResourceType.COLUMN,
             resource_name=name,
         )
-    return found[0]
+    return alike[0]
 
 
 def column_path(fields: Sequence[DataField], path: Sequence[str]) -> tuple[str, ...]:
@@ -63,8 +63,8 @@ def column_path(fields: Sequence[DataField], path: Sequence[str]) -> tuple[str, 
     What cannot be found in a nested type is left to those who change the schema to refuse.
     """
     first = column_name(fields, path[0])
-    found = next(field for field in fields if field.name == first)
-    return (first, *_inner_path(found.type, path[1:]))
+    field = next(field for field in fields if field.name == first)
+    return (first, *_inner_path(field.type, path[1:]))
 
 
 def _inner_path(data_type: DataType, path: Sequence[str]) -> tuple[str, ...]:
@@ -87,12 +87,12 @@ def fields_inside(fields: Sequence[DataField], path: Sequence[str]) -> Sequence[
     """The fields of the row at a path of `column_path`; none where there is no row."""
     if not path:
         return fields
-    found = next((field.type for field in fields if field.name == path[0]), None)
+    inner = next((field.type for field in fields if field.name == path[0]), None)
     rest = path[1:]
-    while isinstance(found, ArrayType | MapType | MultisetType) and rest:
-        found = found.value if isinstance(found, MapType) else found.element
+    while isinstance(inner, ArrayType | MapType | MultisetType) and rest:
+        inner = inner.value if isinstance(inner, MapType) else inner.element
         rest = rest[1:]
-    return fields_inside(found.fields, rest) if isinstance(found, RowType) else ()
+    return fields_inside(inner.fields, rest) if isinstance(inner, RowType) else ()
 
 
 def _is(written: str, name: str) -> bool:
@@ -113,7 +113,7 @@ def database_name(statement: Statement, context: SqlContext) -> str:
         raise Invalid(
             f"'{'.'.join(parts)}' is not a database of warehouse {warehouse}: write its name alone"
         )
-    return parts[0]
+    return context.stored_names.database(parts[0])
 
 
 def accept_database_word(statement: Statement) -> bool:
@@ -121,19 +121,23 @@ def accept_database_word(statement: Statement) -> bool:
     return any(statement.accept(word) for word in _DATABASE_WORDS)
 
 
-def object_identifier(statement: Statement, context: SqlContext) -> Identifier:
-    """Read the name of a table, a view or a function."""
-    return Identifier.parse(context.full_name(statement.name_parts()))
+def object_identifier(
+    statement: Statement,
+    context: SqlContext,
+    resource_type: ResourceType = ResourceType.TABLE,
+) -> Identifier:
+    """Read the name of a table or a view; of a function if that is asked for."""
+    return Identifier.parse(context.full_name(statement.name_parts(), resource_type))
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
     """The names that match a pattern of SHOW, in their order; all of them without one.
 
-    As Spark has it: a regular expression for the whole name in which ``*`` is any text, ``|``
+    As Spark has it: a regular expression for all of the name, in which ``*`` is any text, ``|``
     parts several, and case does not matter.
 
     Raises:
-        Invalid: It is no regular expression.
+        Invalid: It is not a regular expression.
     """
     if pattern is None:
         return sorted(names)

@@ -60,7 +60,7 @@ def _create(statement: Statement, context: SqlContext) -> None:
         raise Invalid(
             "CREATE OR REPLACE FUNCTION … IF NOT EXISTS says two things: write one of them"
         )
-    name = object_identifier(statement, context)
+    name = object_identifier(statement, context, ResourceType.FUNCTION)
     spec = _of_files(statement, name) if statement.peek("AS") else _of_sql(statement, context, name)
     functions = context.catalog.catalog.functions
     if replaces:
@@ -142,19 +142,19 @@ def _of_sql(statement: Statement, context: SqlContext, name: Identifier) -> Func
 
 def _parameters(statement: Statement, name: Identifier) -> tuple[Column, ...]:
     statement.expect("(")
-    found: list[Column] = []
+    parameters: list[Column] = []
     while not statement.accept(")"):
-        if found:
+        if parameters:
             statement.expect(",")
         label = statement.name()
         kind = read_type(statement)
         default = statement.until(",", "COMMENT") if statement.accept("DEFAULT") else None
         comment = statement.string() if statement.accept("COMMENT") else None
-        found.append(Column(len(found), label, type_json(kind), comment, default))
-    labels = [each.name.casefold() for each in found]
+        parameters.append(Column(len(parameters), label, type_json(kind), comment, default))
+    labels = [column.name.casefold() for column in parameters]
     if len(set(labels)) < len(labels):
         raise Invalid(f"function {name} has two parameters of one name")
-    return tuple(found)
+    return tuple(parameters)
 
 
 def _checked(spec: FunctionSpec, context: SqlContext, name: Identifier) -> FunctionSpec:
@@ -182,7 +182,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
     """``DROP FUNCTION [IF EXISTS] f``."""
     statement.expect("DROP", "FUNCTION")
     ignore = statement.accept("IF", "EXISTS")
-    name = object_identifier(statement, context)
+    name = object_identifier(statement, context, ResourceType.FUNCTION)
     statement.end()
     try:
         context.catalog.catalog.functions.drop(name)
@@ -210,19 +210,20 @@ def _describe(statement: Statement, context: SqlContext) -> Answer:
     statement.reset(start)
     if len(parts) > 1 or context.database is not None:
         try:
-            found = context.catalog.catalog.functions.get(object_identifier(statement, context))
+            name = object_identifier(statement, context, ResourceType.FUNCTION)
+            function = context.catalog.catalog.functions.get(name)
         except NotFound:
             if len(parts) > 1:
                 raise
         else:
-            lines = _described(found, extended=extended)
+            lines = _described(function, extended=extended)
             return answer({"function_desc": str}, [(line,) for line in lines])
     return context.session.spark.sql(statement.text)
 
 
-def _described(found: FunctionInfo, *, extended: bool) -> list[str]:
-    spec = found.spec
-    lines = [("Function:", str(found.identifier))]
+def _described(function: FunctionInfo, *, extended: bool) -> list[str]:
+    spec = function.spec
+    lines = [("Function:", str(function.identifier))]
     match spec.definitions.get(DIALECT):
         case SqlDefinition(definition=body):
             lines.append(("Type:", "SCALAR"))

@@ -23,17 +23,17 @@ def assigned_value(expressions: Expressions, text: str) -> object:
 def _update(statement: Statement, context: SqlContext) -> pa.Table:
     """``UPDATE name [[AS] alias] SET column = expression, … [WHERE condition]``."""
     statement.expect("UPDATE")
-    table, alias, parts = target_table(statement, context, "SET")
+    target = target_table(statement, context, "SET")
     statement.expect("SET")
-    values = assignments(statement, table, [parts, (alias,)], "WHERE")
+    values = assignments(statement, target, "WHERE")
     where = _where(statement)
-    with Expressions(context, table, alias) as expressions:
+    with Expressions(context, target) as expressions:
         counts = update_rows(
             context.session,
-            table,
+            target.table,
             {name: assigned_value(expressions, text) for name, text in values.items()},
             None if where is None else expressions.text(where),
-            alias=alias,
+            alias=target.alias,
         )
     return counted(counts)
 
@@ -41,11 +41,11 @@ def _update(statement: Statement, context: SqlContext) -> pa.Table:
 def _delete(statement: Statement, context: SqlContext) -> pa.Table:
     """``DELETE FROM name [[AS] alias] [WHERE condition]``."""
     statement.expect("DELETE", "FROM")
-    table, alias, _ = target_table(statement, context, "WHERE")
+    target = target_table(statement, context, "WHERE")
     where = _where(statement)
-    with Expressions(context, table, alias) as expressions:
+    with Expressions(context, target) as expressions:
         text = None if where is None else expressions.text(where)
-        return counted(delete_counted(context.session, table, text, alias=alias))
+        return counted(delete_counted(context.session, target.table, text, alias=target.alias))
 
 
 def _where(statement: Statement) -> str | None:

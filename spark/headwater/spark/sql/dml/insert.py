@@ -17,9 +17,8 @@ from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
-from headwater.spark.sql.dml.parts import counted
+from headwater.spark.sql.dml.parts import Expressions, Target, counted
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.query.references import outer_metadata
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
@@ -89,15 +88,16 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
     table = table_to_change(context, statement.name_parts(), statement.hint())
     if not overwrites and statement.accept("REPLACE", "WHERE"):
         condition = statement.until(*_QUERIES)
-        for *_, name in outer_metadata(condition):
-            raise Unsupported(
-                f"table {table.name}: new rows have no {name} yet, by which REPLACE WHERE could "
-                "choose them; choose them by the table's own columns"
-            )
         rows = _Rows(table, context).positional(_query(statement, prefix, context, table, None))
-        return lambda: counted(
-            replace_where(context.session, table, rows, condition), "deleted", "inserted"
-        )
+        target = Target(table, table.identifier.name, False, context.catalog.warehouse, True)
+
+        def replaced() -> pa.Table:
+            with Expressions(context, target) as expressions:
+                text = expressions.text(condition)
+                counts = replace_where(context.session, table, rows, text)
+            return counted(counts, "deleted", "inserted")
+
+        return replaced
     fixed: dict[str, object] = {}
     if statement.accept("PARTITION"):
         named = _partition(statement, table)

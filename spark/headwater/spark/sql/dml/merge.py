@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater.catalog.table.table import Table
 from headwater.spark.names import quoted
 from headwater.spark.option_values import boolean_value
 from headwater.spark.schema_merging import CASTS, MERGES, WIDENS
@@ -16,12 +15,14 @@ from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.dml.change import assigned_value
 from headwater.spark.sql.dml.parts import (
     Expressions,
+    Target,
     assigned_name,
     assignments,
     counted,
     target_table,
 )
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.references import OuterTable
 from headwater.spark.sql.session_options import paimon_settings
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.write.merge import MergeBuilder
@@ -43,22 +44,22 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
     settings = paimon_settings(context)
     evolves |= bool(boolean_value(settings, MERGES))
     statement.expect("INTO")
-    table, alias, parts = target_table(statement, context, "USING")
+    target = target_table(statement, context, "USING")
     statement.expect("USING")
     written = statement.until("ON")
     statement.expect("ON")
     mark = statement.mark()
     rest = statement.rest()
     statement.reset(mark)
-    source, source_alias = _source(written, rest, context)
-    with Expressions(context, table, alias) as expressions:
+    rows, source = _source(written, rest, target, context)
+    with Expressions(context, target, source) as expressions:
         merge = MergeBuilder(
             context.session,
-            table,
-            source,
+            target.table,
+            rows,
             expressions.text(statement.until("WHEN")),
-            target_alias=alias,
-            source_alias=source_alias,
+            target_alias=target.alias,
+            source_alias=source.alias or "",
         )
         if evolves:
             merge.with_schema_evolution(
@@ -68,17 +69,20 @@ def _merge(statement: Statement, context: SqlContext) -> pa.Table:
         if statement.at_end:
             raise statement.unexpected("WHEN")
         while not statement.at_end:
-            _Clause(statement, merge, table, [parts, (alias,)], expressions).read()
+            _Clause(statement, merge, target, expressions).read()
         counts = merge.execute()
     return counted(counts, "updated", "deleted", "inserted")
 
 
-def _source(written: str, rest: str, context: SqlContext) -> tuple[DataFrame, str]:
-    """The rows of ``name [alias]`` or ``(query) [alias]``, and their name in expressions.
+def _source(
+    written: str, rest: str, target: Target, context: SqlContext
+) -> tuple[DataFrame, OuterTable]:
+    """The rows of ``name [alias]`` or ``(query) [alias]``, and what expressions call them.
 
     Args:
         written: The source.
         rest: The statement after it. Columns of row tracking that it names are read.
+        target: The table that is changed.
         context: The user's.
     """
     parsed = split_statements(written)
@@ -86,13 +90,15 @@ def _source(written: str, rest: str, context: SqlContext) -> tuple[DataFrame, st
         raise Invalid("MERGE INTO needs a source after USING: a table or a query in brackets")
     (words,) = parsed
     alias = "source"
+    names: tuple[str, ...] | None = None
     if words.peek("("):
         words.bracketed()
     else:
-        alias = words.name_parts()[-1]
+        names = _qualified(words.name_parts(), context)
+        alias = names[-1]
     if not words.at_end:
         words.accept("AS")
-        alias = words.name()
+        alias, names = words.name(), None
     if words.peek("("):
         words.bracketed()
     if not words.at_end:
@@ -109,11 +115,20 @@ def _source(written: str, rest: str, context: SqlContext) -> tuple[DataFrame, st
     ]
     if tracked:
         frame = query_frame(f"SELECT *, {', '.join(tracked)} FROM {written}", context)
-    return frame, alias
+    if names is not None and alias.casefold() == target.alias.casefold():
+        # Their databases tell them apart, where columns say them.
+        alias = "_".join(names)
+    return frame, OuterTable(names or (alias,), names is None, alias)
+
+
+def _qualified(parts: tuple[str, ...], context: SqlContext) -> tuple[str, ...]:
+    """The parts of a name with the warehouse and the database in use before them."""
+    whole = parts if len(parts) > 1 or context.database is None else (context.database, *parts)
+    return (context.catalog.warehouse, *whole) if len(whole) == 2 else whole
 
 
 def _names(text: str, alias: str, name: str) -> bool:
-    """True if a text names a column of a source by the source's name."""
+    """Whether a text names a column of a source by the source's name."""
     return bool(re.search(rf"\b{re.escape(alias)}`?\s*\.\s*`?{name}\b", text, re.IGNORECASE))
 
 
@@ -124,14 +139,12 @@ class _Clause:
         self,
         statement: Statement,
         merge: MergeBuilder,
-        table: Table,
-        names: list[tuple[str, ...]],
+        target: Target,
         expressions: Expressions,
     ) -> None:
         self._statement = statement
         self._merge = merge
-        self._table = table
-        self._names = names
+        self._target = target
         self._expressions = expressions
 
     def read(self) -> None:
@@ -180,7 +193,7 @@ class _Clause:
         if statement.accept("*") or statement.accept("SET", "*"):
             return None
         statement.expect("SET")
-        values = assignments(statement, self._table, self._names, "WHEN")
+        values = assignments(statement, self._target, "WHEN")
         return {name: self._value(text) for name, text in values.items()}
 
     def _insert(self) -> dict[str, object] | None:
@@ -188,14 +201,14 @@ class _Clause:
         statement.expect("INSERT")
         if statement.accept("*"):
             return None
-        names = list(self._table.schema.field_by_name)
+        names = list(self._target.table.schema.field_by_name)
         if statement.accept("("):
             names = []
             while not statement.accept(")"):
                 if names:
                     statement.expect(",")
                 parts = statement.name_parts()
-                names.append(assigned_name(parts, self._table, self._names))
+                names.append(assigned_name(parts, self._target))
         statement.expect("VALUES", "(")
         texts: list[str] = []
         while not statement.accept(")"):
@@ -204,11 +217,11 @@ class _Clause:
             texts.append(statement.until(","))
         if len(texts) != len(names):
             raise Invalid(
-                f"table {self._table.name}: INSERT names {len(names)} columns and has "
+                f"table {self._target.table.name}: INSERT names {len(names)} columns and has "
                 f"{len(texts)} values"
             )
         if len(set(names)) < len(names):
-            raise Invalid(f"table {self._table.name}: INSERT names a column twice")
+            raise Invalid(f"table {self._target.table.name}: INSERT names a column twice")
         return {name: self._value(text) for name, text in zip(names, texts, strict=True)}
 
     def _value(self, text: str) -> object:

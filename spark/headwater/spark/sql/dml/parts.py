@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -15,19 +14,15 @@ from headwater.spark.names import dotted
 from headwater.spark.row_change import RowCounts
 from headwater.spark.source.table_read import read_frame
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.query.function_calls import with_functions
 from headwater.spark.sql.query.read import plan_read
-from headwater.spark.sql.query.references import outer_metadata
-from headwater.spark.sql.query.splice import splice
+from headwater.spark.sql.query.references import OuterTable
+from headwater.spark.sql.query.splice import splice_expression
 from headwater.spark.sql.session_options import table_to_change
 from headwater.spark.sql.statement import Statement
 from headwater.spark.sql.temporary_views import drop_temporary_view
 from headwater.storage.errors import Unsupported
 
-__all__ = ["Expressions", "assigned_name", "assignments", "counted", "target_table"]
-
-_QUERY = re.compile(r"\b(select|from|table)\b", re.IGNORECASE)
-_SELECT = "SELECT "
+__all__ = ["Expressions", "Target", "assigned_name", "assignments", "counted", "target_table"]
 
 
 @dataclass
@@ -38,13 +33,13 @@ class Expressions:
 
     Attributes:
         context: The user's.
-        table: The table that the statement changes.
-        alias: Its name in the expressions.
+        target: The table that the statement changes.
+        source: The source of a merge.
     """
 
     context: SqlContext
-    table: Table
-    alias: str
+    target: Target
+    source: OuterTable | None = None
     _views: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -65,68 +60,96 @@ class Expressions:
         Raises:
             Unsupported: It names the places of rows of the table that is changed.
         """
-        self._refuse_metadata(written)
-        if not _QUERY.search(written):
-            return with_functions(written, self.context)
-        spliced = splice(_SELECT + written, self.context)
+        target = self.target.outer()
+        outer = [target] if self.source is None else [target, self.source]
+        spliced = splice_expression(written, self.context, outer)
+        self._reject_metadata(target.metadata)
         session = self.context.session
-        zone = str(session.spark.conf.get("spark.sql.session.timeZone"))
         places: dict[str, str] = {}
-        for at, relation in enumerate(spliced.relations):
-            name = f"headwater_{self.table.storage.runtime.new_uuid().replace('-', '')}"
-            read = plan_read(session, relation, None, at, zone)
+        for number, relation in enumerate(spliced.relations):
+            runtime = self.target.table.storage.runtime
+            name = f"headwater_{runtime.new_uuid().replace('-', '')}"
+            zone = str(session.spark.conf.get("spark.sql.session.timeZone"))
+            read = plan_read(session, relation, None, number, zone)
             read_frame(session, read).createOrReplaceTempView(name)
             self._views.append(name)
-            places[f"t{at}"] = name
-        return spliced.text.format(**places)[len(_SELECT) :]
+            places[f"t{number}"] = name
+        return spliced.text.format(**places)
 
-    def _refuse_metadata(self, written: str) -> None:
-        own = {name.casefold() for name in self.table.schema.moved_columns}
-        called = (self.alias.casefold(), self.table.identifier.name.casefold())
-        for *qualifier, name in outer_metadata(written):
-            if name.casefold() in own or (qualifier and qualifier[-1].casefold() not in called):
-                continue
-            raise Unsupported(
-                f"table {self.table.name}: {name} is not known of rows that are changed: choose "
-                "them by the table's own columns, which a SELECT tells for the rows of a place"
-            )
+    def _reject_metadata(self, columns: Sequence[str]) -> None:
+        table = self.target.table
+        own = {name.casefold() for name in table.schema.moved_columns}
+        for name in columns:
+            if name.casefold() not in own:
+                raise Unsupported(
+                    f"table {table.name}: {name} is not known of rows that are changed: choose "
+                    "them by the table's own columns, which a SELECT tells for the rows of a place"
+                )
 
 
-def target_table(
-    statement: Statement, context: SqlContext, *ends: str
-) -> tuple[Table, str, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Target:
+    """The table that a statement changes.
+
+    Attributes:
+        table: The table.
+        alias: What its columns are qualified with in expressions.
+        has_alias: Whether the statement gives it that alias.
+        warehouse: The warehouse's name.
+        drops_qualifiers: Whether its columns must have no qualifier when an expression runs.
+    """
+
+    table: Table
+    alias: str
+    has_alias: bool
+    warehouse: str
+    drops_qualifiers: bool = False
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The names that may stand before a column's."""
+        if self.has_alias:
+            return [(self.alias,)]
+        name = self.qualified_name
+        return [name, name[1:], name[2:]]
+
+    @property
+    def qualified_name(self) -> tuple[str, str, str]:
+        """The names of its warehouse, its database and itself."""
+        return self.warehouse, self.table.identifier.database, self.table.identifier.name
+
+    def outer(self) -> OuterTable:
+        """The table around an expression."""
+        names = (self.alias,) if self.has_alias else self.qualified_name
+        return OuterTable(names, self.has_alias, None if self.drops_qualifiers else self.alias)
+
+
+def target_table(statement: Statement, context: SqlContext, *ends: str) -> Target:
     """Read the table that a statement changes, with its alias.
 
     Args:
         statement: Read up to the table's name.
         context: The user's.
         ends: The keywords that may follow.
-
-    Returns:
-        The table, its name in expressions, and its name as it is written.
     """
     parts = statement.name_parts()
     table = table_to_change(context, parts, statement.hint())
-    alias = parts[-1]
     if statement.accept("AS") or not (statement.at_end or any(map(statement.peek, ends))):
-        alias = statement.name()
-    return table, alias, parts
+        return Target(table, statement.name(), True, context.catalog.warehouse)
+    return Target(table, parts[-1], False, context.catalog.warehouse)
 
 
-def assignments(
-    statement: Statement, table: Table, names: Sequence[Sequence[str]], *ends: str
-) -> dict[str, str]:
+def assignments(statement: Statement, target: Target, *ends: str) -> dict[str, str]:
     """Read ``a = expression, s.f = expression``.
 
     Args:
         statement: Read up to the first.
-        table: The table.
-        names: The names of the table that may stand before a column's.
+        target: The table.
         ends: The keywords that may follow.
     """
     values: dict[str, str] = {}
     while True:
-        name = assigned_name(statement.name_parts(), table, names)
+        name = assigned_name(statement.name_parts(), target)
         statement.expect("=")
         text = statement.until(",", *ends)
         if not text:
@@ -138,10 +161,10 @@ def assignments(
             return values
 
 
-def assigned_name(parts: Sequence[str], table: Table, names: Sequence[Sequence[str]]) -> str:
+def assigned_name(parts: Sequence[str], target: Target) -> str:
     """The name of an assigned column or field, without the table's."""
-    columns = {name.casefold() for name in table.schema.field_by_name}
-    for prefix in names:
+    columns = {name.casefold() for name in target.table.schema.field_by_name}
+    for prefix in target.names:
         head = [part.casefold() for part in parts[: len(prefix)]]
         if len(parts) > len(prefix) and head == [part.casefold() for part in prefix]:
             rest = parts[len(prefix) :]

@@ -594,6 +594,7 @@ class ExpressionParser:
             self._arguments(call, has_aliases=function == "STRUCT")
         self._separators = separators
         cursor.expect(")")
+        call.close = cursor.index
         self._call_clauses(call)
         call.end = cursor.index
         return call
@@ -648,4 +649,5 @@ class ExpressionParser:
             cursor.index += 2
         if cursor.keyword() == "OVER" and (cursor.keyword(1) == "(" or cursor.at_name(1)):
             cursor.index += 1
+            call.is_window = True
             call.clauses += self.window()

@@ -17,6 +17,7 @@ from headwater.spark.sql.parser.tree import (
     TableArgument,
     TableName,
 )
+from headwater.storage.errors import Invalid
 
 __all__ = ["QueryParser"]
 
@@ -151,6 +152,7 @@ class QueryParser:
         elif keyword == "TABLE":
             cursor.index += 1
             table = self._bare_table()
+            table.query_start = select.start
             select.source = self.relations.only(table)
             select.keeps_columns = True
         elif keyword == "VALUES":
@@ -196,8 +198,7 @@ class QueryParser:
     def _select(self, select: Select, *, has_source: bool = False) -> None:
         cursor = self._cursor
         cursor.expect("SELECT")
-        while cursor.keyword() == "/*+":
-            self.relations.hint()
+        self._hints()
         if self._at_transform():
             cursor.index += 2
             self._quantifier()
@@ -208,6 +209,16 @@ class QueryParser:
             self._quantifier()
             select.columns = self.expressions.named_expressions()
         self._rest_of_select(select, has_source=has_source)
+
+    def _hints(self) -> None:
+        cursor = self._cursor
+        while cursor.keyword() == "/*+":
+            if cursor.keyword(1) == "OPTIONS":
+                raise Invalid(
+                    "the hint OPTIONS cannot follow SELECT: write it after the name of a table, as "
+                    "in FROM t /*+ OPTIONS('key' = 'value') */"
+                )
+            self.relations.hint()
 
     def _quantifier(self) -> None:
         cursor = self._cursor
@@ -421,8 +432,7 @@ class QueryParser:
             return self._primary()
         if keyword == "SELECT":
             cursor.index += 1
-            while cursor.keyword() == "/*+":
-                self.relations.hint()
+            self._hints()
             self._quantifier()
             select.columns = self.expressions.named_expressions()
             self._group_by(select.expressions)

@@ -83,10 +83,12 @@ class Call:
     Attributes:
         name: The function's; ``IDENTIFIER(…)`` in place of one, or of a table function.
         start, end: Its tokens, with those of ``OVER``, ``FILTER`` and the like.
+        close: The index after its brackets.
         arguments: The arguments.
         tables: ``TABLE`` arguments.
         clauses: The expressions of ``OVER``, ``FILTER`` and the like.
         has_brackets: False for ``current_date`` and its like.
+        is_window: Whether it has an ``OVER``.
     """
 
     name: Name | IdentifierClause
@@ -95,7 +97,9 @@ class Call:
     arguments: list[Expression] = field(default_factory=list)
     tables: list[TableArgument] = field(default_factory=list)
     clauses: list[Expression] = field(default_factory=list)
+    close: int = 0
     has_brackets: bool = True
+    is_window: bool = False
 
 
 @dataclass(slots=True)
@@ -176,7 +180,8 @@ class TableName:
         time_travel: The version or the timestamp of the table.
         options: The tokens of ``WITH ('key' = …)`` or of a hint ``OPTIONS``, brackets included.
         end: The index after these clauses.
-        is_bare: Whether it stands after ``TABLE``, where nothing but a name may stand.
+        is_bare: Whether it stands after ``TABLE``, where it has no alias.
+        query_start: The index of that word where the two are a query; None in an argument.
         is_stream: Whether ``STREAM`` stands before it.
     """
 
@@ -185,6 +190,7 @@ class TableName:
     time_travel: TimeTravelClause | None = None
     options: tuple[int, int] | None = None
     is_bare: bool = False
+    query_start: int | None = None
     is_stream: bool = False
 
 

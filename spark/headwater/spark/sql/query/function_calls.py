@@ -1,4 +1,4 @@
-"""Calls of the catalog's functions in SQL text: ``database.function(…)``.
+"""Calls of the catalog's functions: ``database.function(…)``.
 
 Spark knows no functions of the catalog. Those that are SQL expressions become temporary ones of its
 session, each time that they are called, and are called by these.
@@ -6,7 +6,7 @@ session, each time that they are called, and are called by these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headwater.catalog.model.functions import (
     FileDefinition,
@@ -19,8 +19,9 @@ from headwater.catalog.model.page import all_pages
 from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.parser import Cursor, QueryParser, tokenize
 from headwater.spark.sql.query.paimon_functions import is_paimon_function, max_partition
-from headwater.spark.sql.statement import Word, WordKind, read_words
+from headwater.spark.sql.query.references import FunctionCall, OuterTable, find_references
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
@@ -32,7 +33,6 @@ __all__ = [
     "begins_query",
     "called_functions",
     "register",
-    "with_functions",
 ]
 
 DIALECT = "spark"
@@ -46,68 +46,57 @@ ANSI_OPTION = f"sqlConfig.{ANSI}"
 Paimon's Spark keeps all settings that a session changed (``CreatePaimonSQLFunctionCommand.scala``).
 """
 
-# What stands before brackets often, and is no function's name.
-_BEFORE_BRACKETS = frozenset(
-    {
-        "ALL", "AND", "AS", "BY", "CUBE", "DISTINCT", "EXCEPT", "EXISTS", "FROM", "IN", "INTERSECT",
-        "JOIN", "NOT", "ON", "OR", "OVER", "ROLLUP", "SELECT", "SETS", "TABLESAMPLE", "THEN",
-        "UNION", "USING", "VALUES", "WHEN", "WHERE", "WITH",
-    }
-)  # fmt: skip
-
 
 def called_functions(
-    text: str, context: SqlContext, database: str | None, around: Sequence[str] = ()
+    calls: Sequence[FunctionCall],
+    context: SqlContext,
+    database: str | None,
+    around: Sequence[str] = (),
 ) -> list[tuple[int, int, str]]:
-    """The places of a text where functions of the catalog are called, and what to write there.
+    """The offsets of calls of the catalog's functions, and what to write there.
 
     Args:
-        text: A query or an expression.
+        calls: The calls of a query or an expression.
         context: The user's.
         database: The database of names that say none; there, functions of Spark's session go first.
-        around: The functions in whose definitions the text stands.
+        around: The functions in whose definitions the calls stand.
 
     Raises:
         Invalid: A function calls itself, or has arguments that it cannot have.
-        Unsupported: A function's definition is none that queries here can call.
+        Unsupported: A function's definition is not one that queries here can call.
     """
-    words = read_words(text)
-    found: list[tuple[int, int, str]] = []
-    short: list[tuple[int, int, str]] = []
-    at = 0
-    while at < len(words):
-        first = at
-        if not words[at].is_name:
-            at += 1
-            continue
-        while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
-            at += 2
-        at += 1
-        parts = context.whole_name([word.text for word in words[first:at:2]])
-        if at == len(words) or words[at].kind is not WordKind.SYMBOL or words[at].text != "(":
-            continue
-        start, end = words[first].start, words[at - 1].end
-        if len(parts) == 1 and words[first].text.upper() not in _BEFORE_BRACKETS:
-            short.append((start, end, parts[0]))
+    changes: list[tuple[int, int, str]] = []
+    short: list[tuple[FunctionCall, str]] = []
+    for call in calls:
+        parts = context.whole_name(call.parts)
+        if len(parts) == 1:
+            short.append((call, parts[0]))
         if len(parts) != 2:
             continue
         if is_paimon_function(*parts):
-            close = _closing(words, at)
-            arguments = text[words[at].end : words[close].start]
-            literal = max_partition(arguments, context, database)
-            found.append((start, words[close].end, literal))
+            literal = max_partition(call.constants, context, database)
+            changes.append((call.start, call.close, literal))
             continue
-        name = Identifier(*parts)
-        try:
-            spec = context.catalog.catalog.functions.get(name).spec
-        except NotFound:
+        function = _function(context, Identifier(*parts))
+        if function is None:
             continue  # It may be Spark's.
-        found.append((start, end, register(context, name, spec, around)))
-    return sorted([*found, *_short_calls(short, context, database, around)])
+        name, spec = function
+        changes.append((call.start, call.end, register(context, name, spec, around)))
+    return [*changes, *_short_calls(short, context, database, around)]
+
+
+def _function(context: SqlContext, name: Identifier) -> tuple[Identifier, FunctionSpec] | None:
+    """A function by its name, or by one in another case."""
+    functions = context.catalog.catalog.functions
+    try:
+        return name, functions.get(name).spec
+    except NotFound:
+        stored = context.stored_names.function(name)
+        return None if stored == name else (stored, functions.get(stored).spec)
 
 
 def _short_calls(
-    calls: Sequence[tuple[int, int, str]],
+    calls: Sequence[tuple[FunctionCall, str]],
     context: SqlContext,
     database: str | None,
     around: Sequence[str],
@@ -120,45 +109,15 @@ def _short_calls(
         names = set(all_pages(lambda token: functions.list(database, page_token=token)))
     except NotFound:
         return []
-    known = context.session.spark.catalog.functionExists
+    is_sparks = context.session.spark.catalog.functionExists
+    folded = {context.fold(name) for name in names}
     registered: dict[str, str] = {}
-    for name in names.intersection(each for _, _, each in calls):
-        if not known(quoted(name)):
-            identifier = Identifier(database, name)
+    for name in {name for _, name in calls if context.fold(name) in folded}:
+        if not is_sparks(quoted(name)):
+            identifier = context.stored_names.function(Identifier(database, name))
             spec = functions.get(identifier).spec
             registered[name] = register(context, identifier, spec, around)
-    return [(start, end, registered[name]) for start, end, name in calls if name in registered]
-
-
-def _closing(words: Sequence[Word], opening: int) -> int:
-    """The place of the bracket that closes one."""
-    depth = 0
-    for at in range(opening, len(words)):
-        if words[at].kind is WordKind.SYMBOL:
-            depth += (words[at].text == "(") - (words[at].text == ")")
-            if depth == 0:
-                return at
-    raise Invalid(f"the bracket after '{words[opening - 1].text}' is not closed")
-
-
-def with_functions(
-    text: str, context: SqlContext, around: Sequence[str] = (), database: str | None = None
-) -> str:
-    """A text that calls the catalog's functions by their names in Spark's session.
-
-    Args:
-        text: An expression.
-        context: The user's.
-        around: The functions in whose definitions it stands.
-        database: The database of names that say none; None for the one in use.
-
-    Raises:
-        Invalid, Unsupported: As `called_functions`.
-    """
-    database = context.database if database is None else database
-    for start, end, call in reversed(called_functions(text, context, database, around)):
-        text = text[:start] + call + text[end:]
-    return text
+    return [(call.start, call.end, registered[name]) for call, name in calls if name in registered]
 
 
 def register(
@@ -174,8 +133,8 @@ def register(
 
     Raises:
         Invalid: It calls itself.
-        Unsupported: Its definition is none that queries here can call, or it was made in a session
-            in which expressions have other values than in this one.
+        Unsupported: Its definition is not one that queries here can call, or it was made in a
+            session in which expressions have other values than in this one.
     """
     if str(name) in around:
         raise Invalid(f"function {name} calls itself: {' -> '.join([*around, str(name)])}")
@@ -186,12 +145,11 @@ def register(
             f"function {name} was made with {ANSI} = {ansi}, and may have other values here: "
             f"SET {ANSI} = {ansi} to call it"
         )
-    body = _with_plain_parameters(body, name, spec, context.fold)
-    body = with_functions(body, context, [*around, str(name)], name.database)
+    body = _written_body(body, name, spec, context, around)
     parameters = ", ".join(
-        f"{quoted(each.name)} {sql_type_text(spark_type(each.data_type))}"
-        + ("" if each.default_value is None else f" DEFAULT {each.default_value}")
-        for each in spec.input_params or ()
+        f"{quoted(column.name)} {sql_type_text(spark_type(column.data_type))}"
+        + ("" if column.default_value is None else f" DEFAULT {column.default_value}")
+        for column in spec.input_params or ()
     )
     returned = spec.return_params or ()
     returns = f"RETURNS {sql_type_text(spark_type(returned[0].data_type))} " if returned else ""
@@ -203,25 +161,23 @@ def register(
     return call
 
 
-def _with_plain_parameters(
-    body: str, name: Identifier, spec: FunctionSpec, fold: Callable[[str], str]
+def _written_body(
+    body: str, name: Identifier, spec: FunctionSpec, context: SqlContext, around: Sequence[str]
 ) -> str:
-    """A function's expression without its own name before parameters, as it has another here."""
-    parameters = {fold(each.name) for each in spec.input_params or ()}
-    if fold(name.name) in parameters:
-        return body  # That is a field of the parameter.
-    words = read_words(body)
-    for at in range(len(words) - 3, -1, -1):
-        owner, dot, parameter = words[at : at + 3]
-        before = words[at - 1].text if at else ""
-        if (
-            owner.is_name
-            and fold(owner.text) == fold(name.name)
-            and (dot.text, before == ".") == (".", False)
-            and parameter.is_name
-            and fold(parameter.text) in parameters
-        ):
-            body = body[: owner.start] + body[parameter.start :]
+    """A function's expression with the functions that it calls by their names in Spark's session.
+
+    Its own name before a parameter is left out, as it has another one there.
+    """
+    fold = context.fold
+    parameters = {fold(column.name) for column in spec.input_params or ()}
+    outer: list[OuterTable] = []
+    if fold(name.name) not in parameters:  # That would be a field of the parameter.
+        outer.append(OuterTable((name.name,), True, None))
+    names = find_references(body, fold, outer=outer)
+    changes = called_functions(names.calls, context, name.database, [*around, str(name)])
+    changes += [(qualifier.start, qualifier.column_start, "") for qualifier in names.qualifiers]
+    for start, end, text in sorted(changes, reverse=True):
+        body = body[:start] + text + body[end:]
     return body
 
 
@@ -249,6 +205,5 @@ def _body(name: Identifier, spec: FunctionSpec) -> str:
 
 
 def begins_query(body: str) -> bool:
-    """True for a query, false for an expression."""
-    words = [word for word in read_words(body) if word.text != "("]
-    return bool(words) and words[0].text.upper() in ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+    """Whether a function's body is a query, and not an expression."""
+    return QueryParser(Cursor(body, tokenize(body))).at_query()

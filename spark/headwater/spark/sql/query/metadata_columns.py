@@ -5,14 +5,14 @@ A table has them only where a query names them, and ``*`` means the table's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from headwater.spark.source.metadata_rows import METADATA_COLUMNS
 from headwater.storage.errors import Invalid
 from headwater.storage.schema.system_fields import TRACKING_FIELDS
 
-__all__ = ["MetadataNames", "Star", "exclusion", "hidden_column"]
+__all__ = ["Star", "exclusion", "hidden_column"]
 
 _HIDDEN = {name.lower(): name for name in (*METADATA_COLUMNS, *TRACKING_FIELDS)}
 
@@ -30,18 +30,6 @@ class Star:
     end: int | None
     tables: tuple[int, ...]
     is_plain: bool
-
-
-@dataclass(slots=True)
-class MetadataNames:
-    """The stars beside metadata columns, and the columns that are of none of a query's tables."""
-
-    stars: list[Star] = field(default_factory=list)
-    outer: list[tuple[str, ...]] = field(default_factory=list)
-
-    def add_star(self, end: int | None, tables: Iterable[int], *, is_plain: bool) -> None:
-        """Add a star."""
-        self.stars.append(Star(end, tuple(tables), is_plain))
 
 
 def hidden_column(name: str) -> str | None:

@@ -5,10 +5,11 @@ Source: ``PaimonFunctions.scala``, ``ReplacePaimonFunctions.scala``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.catalog.model.identifier import SYSTEM_DATABASE
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.names import string_literal
-from headwater.spark.sql.statement import split_statements
 from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
 from headwater.storage.options import TableOptions
 from headwater.storage.rows.partition import static_partition
@@ -23,7 +24,7 @@ _READABLE = TableOptions({"partition.legacy-name": "false"})
 
 
 def is_paimon_function(database: str, name: str) -> bool:
-    """True for ``sys.max_pt``.
+    """Whether it is ``sys.max_pt``.
 
     Raises:
         Unsupported: It is another one of the database ``sys``, none of which queries here call.
@@ -39,14 +40,16 @@ def is_paimon_function(database: str, name: str) -> bool:
     )
 
 
-def max_partition(arguments: str, context: SqlContext, database: str | None) -> str:
+def max_partition(
+    arguments: Sequence[str | None], context: SqlContext, database: str | None
+) -> str:
     """The literal in the place of ``sys.max_pt('table')``.
 
     That is the greatest value of the first partition column among the partitions with files, as a
     string.
 
     Args:
-        arguments: The text between the brackets.
+        arguments: The values of its arguments; None for those that are not constants.
         context: The user's.
         database: The database of a name that says none.
 
@@ -54,14 +57,12 @@ def max_partition(arguments: str, context: SqlContext, database: str | None) -> 
         Invalid: It is not one table's name as a string, or the table has no partition columns.
         NotFound: The table does not exist, or no partition of it has files.
     """
-    words = split_statements(arguments)
-    if len(words) != 1 or not words[0].peek_string():
+    name = arguments[0] if len(arguments) == 1 else None
+    if name is None:
         raise Invalid(
-            f"{SYSTEM_DATABASE}.{_MAX_PT}({arguments}): write one table's name in quotes, as in "
+            f"{SYSTEM_DATABASE}.{_MAX_PT} takes one table's name in quotes, as in "
             f"{SYSTEM_DATABASE}.{_MAX_PT}('database.table')"
         )
-    name = words[0].string()
-    words[0].end()
     parts = [part.strip("`") for part in name.split(".")]
     if len(parts) == 1 and database is not None:
         parts = [database, *parts]
@@ -70,9 +71,9 @@ def max_partition(arguments: str, context: SqlContext, database: str | None) -> 
         raise Invalid(f"{SYSTEM_DATABASE}.{_MAX_PT}: table {table.name} has no partitions")
     field = table.schema.partition_fields[0]
     values = [
-        static_partition(table.storage, each.spec)[field.name]
-        for each in table.partitions()
-        if each.file_count > 0
+        static_partition(table.storage, partition.spec)[field.name]
+        for partition in table.partitions()
+        if partition.file_count > 0
     ]
     known = [value for value in values if value is not None]
     if not known:

@@ -5,7 +5,7 @@ Names that ``WITH`` defines and the parameters of lambda functions hide others w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.spark.sql.parser.cursor import Cursor
@@ -29,22 +29,25 @@ from headwater.spark.sql.parser.tree import (
     TableName,
     expressions_of,
 )
-from headwater.spark.sql.query.metadata_columns import MetadataNames, hidden_column
+from headwater.spark.sql.query.metadata_columns import Star as MetadataStar
+from headwater.spark.sql.query.metadata_columns import hidden_column
 from headwater.spark.sql.query.table_clauses import (
     TimeTravel,
     change_query,
+    constant,
     table_options,
     time_travel,
 )
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = [
+    "FunctionCall",
+    "OuterTable",
     "Qualifier",
     "QueryNames",
     "TableReference",
     "find_references",
     "names_columns",
-    "outer_metadata",
     "parse_query",
 ]
 
@@ -56,7 +59,8 @@ class TableReference:
     Attributes:
         parts: The parts of the name.
         start, end: The offsets to be replaced: the name and the clauses after it.
-        is_bare: Whether nothing but a name may stand there, as after ``TABLE``.
+        is_bare: Whether it stands after ``TABLE``, where it has no alias.
+        query_start: The offset of that word where the two are a query; None in an argument.
         has_alias: Whether the query gives it an alias.
         time_travel: The version or timestamp that is read, if the query says one.
         options: The options that the query sets.
@@ -68,10 +72,28 @@ class TableReference:
     start: int = 0
     end: int = 0
     is_bare: bool = False
+    query_start: int | None = None
     has_alias: bool = False
     time_travel: TimeTravel | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     function: tuple[str, str] | None = None
+    metadata: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterTable:
+    """A table around an expression: the one that a statement changes, or a merge's source.
+
+    Attributes:
+        names: Its alias, or the parts of its qualified name if it has none.
+        has_alias: Whether the statement gives it an alias.
+        alias: What its columns are qualified with when the expression runs; None for nothing.
+        metadata: The metadata columns that the expression names of it.
+    """
+
+    names: tuple[str, ...]
+    has_alias: bool
+    alias: str | None
     metadata: list[str] = field(default_factory=list)
 
 
@@ -80,15 +102,35 @@ class Qualifier:
     """``database.table`` before a column.
 
     Attributes:
-        table: The table that it means, which has no alias.
+        table: The table that it means.
         start, end: Its offsets, without the column's; with it where ``IDENTIFIER`` has both.
         column: The names after it, where ``IDENTIFIER`` has both.
+        column_start: The offset of what follows the dot after it.
     """
 
-    table: TableReference
+    table: TableReference | OuterTable
     start: int
     end: int
-    column: tuple[str, ...] = ()
+    column: tuple[str, ...]
+    column_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A function call.
+
+    Attributes:
+        parts: The parts of the function's name.
+        start, end: The name's offsets.
+        close: The offset after its brackets.
+        constants: The values of its arguments; None for those that are not constants.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    close: int
+    constants: tuple[str | None, ...]
 
 
 @dataclass(slots=True)
@@ -97,13 +139,15 @@ class QueryNames:
 
     Attributes:
         tables: The tables that it reads, in the order of the text.
+        calls: The functions that it calls.
         qualifiers: The qualifiers of several parts before columns and stars.
-        metadata: The metadata columns that it names, and the stars beside them.
+        stars: The stars beside metadata columns.
     """
 
     tables: list[TableReference]
+    calls: list[FunctionCall]
     qualifiers: list[Qualifier]
-    metadata: MetadataNames
+    stars: list[MetadataStar]
 
 
 def parse_query(text: str) -> tuple[Query, list[Token]]:
@@ -127,25 +171,32 @@ def find_references(
     *,
     warehouse: str | None = None,
     database: str | None = None,
+    outer: Sequence[OuterTable] | None = None,
 ) -> QueryNames:
-    """Find the names in a query.
+    """Find the names in a query or an expression.
 
     Args:
-        text: One query.
+        text: One query; one expression if there are tables around it.
         fold: Maps names that are equal in the session to the same text.
         warehouse, database: Those of names without.
+        outer: The tables around an expression.
 
     Raises:
         Invalid: A clause after a name, or an argument of a table function, cannot be read; or a
             metadata column may be of several tables.
         Unsupported: The query cannot be read, or a table function does not exist here.
     """
-    query, tokens = parse_query(text)
-    resolver = _Resolver(text, tokens, fold, (warehouse, database))
-    resolver.query(query, None, frozenset())
+    if outer is None:
+        query, tokens = parse_query(text)
+        resolver = _Resolver(text, tokens, fold, (warehouse, database))
+        resolver.query(query, None, frozenset())
+    else:
+        expression, tokens = _parse_expression(text)
+        resolver = _Resolver(text, tokens, fold, (warehouse, database))
+        resolver.expression(expression, outer)
     resolver.finish()
     tables = sorted(resolver.tables, key=lambda table: table.start)
-    return QueryNames(tables, resolver.qualifiers, resolver.metadata)
+    return QueryNames(tables, resolver.calls, resolver.qualifiers, resolver.stars)
 
 
 def names_columns(text: str) -> bool:
@@ -165,9 +216,13 @@ def _has_star(expression: Expression) -> bool:
     return any(isinstance(item, Star) for item in expression.items)
 
 
-def outer_metadata(expression: str) -> list[tuple[str, ...]]:
-    """The metadata columns in an expression that are of none of its subqueries' tables."""
-    return find_references(f"SELECT {expression}").metadata.outer
+def _parse_expression(text: str) -> tuple[Expression, list[Token]]:
+    tokens = tokenize(text)
+    cursor = Cursor(text, tokens)
+    expression = QueryParser(cursor).expressions.expression()
+    if not cursor.at_end:
+        raise cursor.unexpected("the end of the expression")
+    return expression, tokens
 
 
 @dataclass(slots=True)
@@ -175,8 +230,15 @@ class _Source:
     """An entry of a ``FROM``: its names, folded, and the table that it reads, if it does."""
 
     names: tuple[str, ...]
-    table: TableReference | None
+    table: TableReference | OuterTable | None
     has_alias: bool
+
+    @property
+    def written(self) -> str:
+        """The name as the query has it."""
+        if isinstance(self.table, TableReference) and not self.has_alias:
+            return ".".join(self.table.parts)
+        return ".".join(self.names) or "a query"
 
     def is_called(self, qualifier: Sequence[str]) -> bool:
         """Whether columns may have the qualifier, in which a database may be left out."""
@@ -207,8 +269,9 @@ class _Resolver:
         namespace: tuple[str | None, str | None],
     ) -> None:
         self.tables: list[TableReference] = []
+        self.calls: list[FunctionCall] = []
         self.qualifiers: list[Qualifier] = []
-        self.metadata = MetadataNames()
+        self.stars: list[MetadataStar] = []
         self._text, self._tokens, self._fold = text, tokens, fold
         self._namespace = tuple(fold(part) for part in namespace if part is not None)
         self._is_complete = None not in namespace
@@ -231,14 +294,34 @@ class _Resolver:
                     "columns"
                 )
             if scope.keeps_columns:
-                self.metadata.add_star(None, _tables_of(scope.sources), is_plain=False)
+                self.stars.append(MetadataStar(None, _tables_of(scope.sources), False))
             for star in scope.stars:
                 sources = scope.sources
                 if star.qualifier is not None:
                     parts = [self._fold(part) for part in star.qualifier.parts]
                     sources = [source for source in sources if source.is_called(parts)]
                 end = self._tokens[star.end - 1].end
-                self.metadata.add_star(end, _tables_of(sources), is_plain=not star.has_except)
+                self.stars.append(MetadataStar(end, _tables_of(sources), not star.has_except))
+
+    def expression(self, expression: Expression, outer: Iterable[OuterTable]) -> None:
+        """Resolve the names in an expression with tables around it.
+
+        Raises:
+            Unsupported: It has a window function, whose value depends on which rows are read.
+        """
+        window = next(_window_calls(expression), None)
+        if window is not None:
+            tokens = self._tokens[window.start : window.end]
+            raise Unsupported(
+                f"'{self._text[tokens[0].start : tokens[-1].end]}': window functions are not "
+                "supported in the expressions of UPDATE, DELETE, MERGE and REPLACE WHERE; compute "
+                "them in a query, and MERGE its rows"
+            )
+        scope = _Scope(None)
+        for table in outer:
+            names = tuple(map(self._fold, table.names))
+            scope.sources.append(_Source(names, table, table.has_alias))
+        self._expressions([expression], scope, frozenset())
 
     # Queries
 
@@ -353,10 +436,15 @@ class _Resolver:
                 )
             return None, folded
         tokens = self._tokens
+        query_start = named.query_start
         table = TableReference(
-            parts, tokens[named.name.start].start, tokens[named.end - 1].end, named.is_bare,
-            has_alias,
-        )  # fmt: skip
+            parts,
+            tokens[named.name.start].start,
+            tokens[named.end - 1].end,
+            is_bare=named.is_bare,
+            query_start=None if query_start is None else tokens[query_start].start,
+            has_alias=has_alias,
+        )
         if named.is_stream:
             raise Unsupported(
                 f"STREAM {'.'.join(parts)} is not supported: a stream is read with "
@@ -414,12 +502,24 @@ class _Resolver:
     def _call(
         self, call: Call, scope: _Scope, known: frozenset[str], hidden: frozenset[str]
     ) -> None:
+        if isinstance(call.name, Name) and call.has_brackets:
+            self.calls.append(self._function_call(call, call.name))
         self._expressions(expressions_of(call), scope, known, hidden)
         for argument in call.tables:
             if isinstance(argument.source, Query):
                 self.query(argument.source, scope, known)
             else:
                 self._table(argument.source, known, has_alias=False)
+
+    def _function_call(self, call: Call, name: Name) -> FunctionCall:
+        tokens = self._tokens
+        return FunctionCall(
+            name.parts,
+            tokens[name.start].start,
+            tokens[name.end - 1].end,
+            tokens[call.close - 1].end,
+            tuple(constant(argument, tokens) for argument in call.arguments),
+        )
 
     def _column(self, name: Name, scope: _Scope) -> None:
         parts = name.parts
@@ -437,17 +537,39 @@ class _Resolver:
         around: _Scope | None = scope
         while around is not None:
             for length in range(min(count, 3), 0, -1):
-                for source in around.sources:
-                    if not source.is_called(folded[:length]):
-                        continue
-                    if length > 1 and source.table is not None:
-                        start = self._tokens[name.start].start
-                        last = name.ends[length - 1]
-                        column = name.parts[length:] if last == name.end else ()
-                        end = self._tokens[last - 1].end
-                        self.qualifiers.append(Qualifier(source.table, start, end, column))
-                    return
+                tables = [
+                    source.table for source in around.sources if source.is_called(folded[:length])
+                ]
+                if not tables:
+                    continue
+                if len(tables) > 1 and isinstance(tables[0], OuterTable):
+                    raise Invalid(
+                        f"column {'.'.join(name.parts)} may be of the table or of the source, both "
+                        f"called '{name.parts[length - 1]}': write the database before it, or give "
+                        "one of them an alias"
+                    )
+                self._add_qualifier(tables[0], name, length)
+                return
             around = around.parent
+
+    def _add_qualifier(
+        self, table: TableReference | OuterTable | None, name: Name, length: int
+    ) -> None:
+        """Note that the first parts of a name mean a table, unless Spark sees that by itself."""
+        is_plain = length == 1 and not (isinstance(table, OuterTable) and table.alias is None)
+        if table is None or is_plain:
+            return
+        last = name.ends[length - 1]
+        is_whole = last == name.end
+        self.qualifiers.append(
+            Qualifier(
+                table,
+                self._tokens[name.start].start,
+                self._tokens[last - 1].end,
+                name.parts[length:] if is_whole else (),
+                self._tokens[last - 1].end if is_whole else self._tokens[last + 1].start,
+            )
+        )
 
     def _metadata_column(self, column: str, parts: Sequence[str], scope: _Scope) -> None:
         qualifier = [self._fold(part) for part in parts[:-1]]
@@ -456,25 +578,29 @@ class _Resolver:
             sources = around.sources
             if qualifier:
                 sources = [source for source in sources if source.is_called(qualifier)]
-            if len(sources) > 1:
-                tables = ", ".join(".".join(source.names) or "a query" for source in sources)
+            if len(sources) > 1 and not isinstance(sources[0].table, OuterTable):
+                tables = ", ".join(source.written for source in sources)
                 raise Invalid(
                     f"column {parts[-1]} may be of any of {tables}: write the name of one table "
                     "before it"
                 )
             if sources:
                 table = sources[0].table
+                # Changes have no metadata columns, as Spark says.
+                if isinstance(table, TableReference) and table.function is not None:
+                    return
                 if table is not None:
                     around.names_metadata = True
                     if column not in table.metadata:
                         table.metadata.append(column)
                 return
             around = around.parent
-        self.metadata.outer.append(tuple(parts))
 
 
 def _tables_of(sources: Iterable[_Source]) -> tuple[int, ...]:
-    return tuple(source.table.start for source in sources if source.table is not None)
+    return tuple(
+        source.table.start for source in sources if isinstance(source.table, TableReference)
+    )
 
 
 def _stars(expression: Expression) -> Iterable[Star]:
@@ -485,6 +611,18 @@ def _stars(expression: Expression) -> Iterable[Star]:
         elif isinstance(item, Call) and not _counts(item):
             for argument in item.arguments:
                 yield from _stars(argument)
+
+
+def _window_calls(expression: Expression) -> Iterator[Call]:
+    """The calls with ``OVER`` in an expression, but for those of subqueries."""
+    for item in expression.items:
+        if isinstance(item, Lambda):
+            yield from _window_calls(item.body)
+        elif isinstance(item, Call):
+            if item.is_window:
+                yield item
+            for inner in expressions_of(item):
+                yield from _window_calls(inner)
 
 
 def _counts(call: Call) -> bool:

@@ -76,7 +76,7 @@ class Relations:
                 reference.function,
             )
             if key not in self._found:
-                self._found[key] = self._open(Identifier(*parts), reference)
+                self._found[key] = self._open_stored(Identifier(*parts), reference)
             relation = self._found[key]
         except NotFound as error:
             if error.resource_type not in _MISSING:
@@ -86,6 +86,20 @@ class Relations:
         if not reference.metadata or not isinstance(relation, Relation) or relation.rows is None:
             return relation
         return with_metadata(relation, relation.rows, reference.metadata)
+
+    def _open_stored(
+        self, identifier: Identifier, reference: TableReference
+    ) -> Relation | ViewInfo:
+        """Open a table or view by its name; if there is none, by one in another case."""
+        try:
+            return self._open(identifier, reference)
+        except NotFound as error:
+            if error.resource_type not in _MISSING:
+                raise
+            stored = self.context.stored_names.table(identifier)
+            if stored == identifier:
+                raise
+            return self._open(stored, reference)
 
     def _open(self, identifier: Identifier, reference: TableReference) -> Relation | ViewInfo:
         name = str(identifier)

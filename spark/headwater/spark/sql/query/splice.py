@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.errors import unlogged_errors
@@ -21,11 +22,16 @@ from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.parser.cursor import UnsupportedSyntax
 from headwater.spark.sql.query.function_calls import called_functions
 from headwater.spark.sql.query.metadata_columns import exclusion
-from headwater.spark.sql.query.references import TableReference, find_references
+from headwater.spark.sql.query.references import (
+    OuterTable,
+    Qualifier,
+    TableReference,
+    find_references,
+)
 from headwater.spark.sql.query.relations import Relations
 from headwater.storage.errors import Invalid, NotFound
 
-__all__ = ["Spliced", "splice"]
+__all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
 
 _ENGINE = "spark"
 
@@ -55,14 +61,22 @@ class _Splicer:
     """The views around the text that is read."""
     _temporary: frozenset[str] | None = None
 
-    def splice(self, text: str, database: str | None) -> str:
+    def splice(
+        self, text: str, database: str | None, outer: Sequence[OuterTable] | None = None
+    ) -> str:
         text = with_plain_names(text)
         context = self.opened.context
         names = find_references(
-            text, self._fold, warehouse=context.catalog.warehouse, database=database
+            text,
+            self._fold,
+            warehouse=context.catalog.warehouse,
+            database=database,
+            outer=outer,
         )
         changes: list[tuple[int, int, str]] = []
-        aliases: dict[TableReference, str] = {}
+        aliases: dict[TableReference | OuterTable, str | None] = {
+            table: table.alias for table in outer or ()
+        }
         added: dict[int, tuple[str, ...]] = {}
         # Only where a column says more of its table's name do two tables of one name need others.
         named = self._named_tables(names.tables, database) if names.qualifiers else {}
@@ -82,25 +96,23 @@ class _Splicer:
                     # Two tables of one name: only their databases tell them apart.
                     alias = ".".join(reference.parts)
                 aliases[reference] = alias
-            changes.append(
-                (reference.start, reference.end, self._place(relation, reference, alias))
-            )
-        for star in names.metadata.stars:
+            text_of_relation = self._place(relation, alias)
+            start = reference.start
+            if isinstance(relation, ViewInfo) and reference.query_start is not None:
+                start, text_of_relation = reference.query_start, f"SELECT * FROM {text_of_relation}"
+            changes.append((start, reference.end, text_of_relation))
+        for star in names.stars:
             left_out = exclusion(star, added)
             if star.end is not None and left_out is not None:
                 changes.append((star.end, star.end, left_out))
         changes += [
-            (
-                qualifier.start,
-                qualifier.end,
-                _plain(".".join(map(quoted, (aliases[qualifier.table], *qualifier.column)))),
-            )
+            _requalified(qualifier, aliases[qualifier.table])
             for qualifier in names.qualifiers
             if qualifier.table in aliases
         ]
         changes += [
             (start, end, _plain(call))
-            for start, end, call in called_functions(text, context, database)
+            for start, end, call in called_functions(names.calls, context, database)
         ]
         pieces: list[str] = []
         at = 0
@@ -179,19 +191,12 @@ class _Splicer:
                 "database before it unless it is in use"
             )
 
-    def _place(
-        self, relation: Relation | ViewInfo, reference: TableReference, alias: str | None
-    ) -> str:
+    def _place(self, relation: Relation | ViewInfo, alias: str | None) -> str:
         if isinstance(relation, Relation):
             inner = f"{{t{len(self.relations)}}}"
             self.relations.append(relation)
         else:
             inner = self._view(relation)
-            if reference.is_bare:
-                raise Invalid(
-                    f"'{relation.identifier}' is a view, which cannot stand after TABLE: "
-                    f"write SELECT * FROM {relation.identifier}"
-                )
         return inner if alias is None else f"({inner} AS {_plain(quoted(alias))})"
 
     def _view(self, view: ViewInfo) -> str:
@@ -231,6 +236,33 @@ def splice(text: str, context: SqlContext, view: str | None = None) -> Spliced:
         _raise_syntax_error(context.session.spark, text)
         raise
     return Spliced(spliced, splicer.relations, splicer.opened)
+
+
+def splice_expression(text: str, context: SqlContext, outer: Sequence[OuterTable]) -> Spliced:
+    """Put the catalog's tables into the subqueries of an expression, as `splice` does.
+
+    Args:
+        text: One expression.
+        context: The user's.
+        outer: The tables around it, which are told what metadata columns it names of them.
+    """
+    splicer = _Splicer(Relations(context))
+    try:
+        spliced = splicer.splice(text, context.database, outer)
+    except UnsupportedSyntax:
+        with unlogged_errors():
+            sf.expr(text)  # Spark's own error, if it is not one to Spark either.
+        raise
+    return Spliced(spliced, splicer.relations, splicer.opened)
+
+
+def _requalified(qualifier: Qualifier, alias: str | None) -> tuple[int, int, str]:
+    """The change that gives a column the alias of its table, or no qualifier."""
+    if alias is None:
+        column = _plain(".".join(map(quoted, qualifier.column)))
+        return qualifier.start, qualifier.column_start, column
+    names = ".".join(map(quoted, (alias, *qualifier.column)))
+    return qualifier.start, qualifier.end, _plain(names)
 
 
 def _raise_syntax_error(spark: SparkSession, text: str) -> None:

@@ -11,7 +11,14 @@ from headwater.spark.sql.parser.tokens import Token, TokenType, string_value
 from headwater.spark.sql.parser.tree import Call, Expression, Name, TimeTravelClause
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["ChangeQuery", "TimeTravel", "change_query", "table_options", "time_travel"]
+__all__ = [
+    "ChangeQuery",
+    "TimeTravel",
+    "change_query",
+    "constant",
+    "table_options",
+    "time_travel",
+]
 
 _CHANGE_FUNCTIONS: Mapping[str, str] = {
     "paimon_incremental_query": "incremental-between",
@@ -58,7 +65,7 @@ def time_travel(clause: TimeTravelClause, text: str, tokens: Sequence[Token]) ->
     written = text[tokens[value.start].start : tokens[value.end - 1].end]
     if not clause.by_version:
         return TimeTravel(False, written)
-    version = _constant(value, tokens)
+    version = constant(value, tokens)
     if version is None or version.startswith("-"):
         raise Invalid(
             f"VERSION AS OF {written}: a version is a snapshot's id, or a tag's name in quotes"
@@ -139,7 +146,7 @@ def change_query(call: Call, tokens: Sequence[Token]) -> ChangeQuery | None:
         )
     if name not in _CHANGE_FUNCTIONS:
         return None
-    arguments = [_constant(argument, tokens) for argument in call.arguments]
+    arguments = [constant(argument, tokens) for argument in call.arguments]
     constants = [argument for argument in arguments if argument is not None]
     count = 2 if name == "paimon_incremental_to_auto_tag" else 3
     if len(arguments) != count or len(constants) != count:
@@ -149,7 +156,7 @@ def change_query(call: Call, tokens: Sequence[Token]) -> ChangeQuery | None:
     return ChangeQuery(parts, (_CHANGE_FUNCTIONS[name], ",".join(constants[1:])))
 
 
-def _constant(expression: Expression, tokens: Sequence[Token]) -> str | None:
+def constant(expression: Expression, tokens: Sequence[Token]) -> str | None:
     """The value of a string or a number; None for any other expression."""
     first, *rest = tokens[expression.start : expression.end]
     sign = ""
