@@ -1,4 +1,4 @@
-"""Run SQL text: each statement goes to the room of its first words."""
+"""Run SQL text: each statement goes to the handler of its first words."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
 from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.named_values import with_named_values
 from headwater.spark.sql.parameters import Arguments, with_arguments
+from headwater.spark.sql.parser.tokens import with_backquotes
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.session_options import paimon_settings, refuse_not_followed
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
@@ -46,6 +47,8 @@ __all__ = ["run_sql", "run_statement"]
 
 # Statements in which types may stand.
 _DEFINING = ("CREATE", "REPLACE", "ALTER")
+_ANSI = "spark.sql.ansi.enabled"
+_DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
 _KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
 
 
@@ -67,7 +70,7 @@ def run_sql(
         The statement's rows; a frame without columns for one that has none.
 
     Raises:
-        Invalid: The text is none or several statements, or one that cannot be read; or what it asks
+        Invalid: The text is not exactly one statement, or cannot be read; or what it asks
             for and what is given do not match.
         Unsupported: The statement is of a kind that Headwater does not know.
     """
@@ -92,6 +95,8 @@ def _frame(rows: pa.Table | DataFrame, spark: SparkSession) -> DataFrame:
 
 def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:
     spark = context.session.spark
+    if '"' in text and is_set(spark, _ANSI) and is_set(spark, _DOUBLE_QUOTED_NAMES):
+        text = with_backquotes(text)
     if arguments is not None:
         text = with_arguments(text, arguments, _constants(spark))
     statements = split_statements(with_plain_names(text))
@@ -135,7 +140,7 @@ def run_statement(statement: Statement, context: SqlContext) -> Answer:
 
 
 def _handler(statement: Statement) -> Handler:
-    for count in range(_MOST_WORDS, 0, -1):
+    for count in range(_MAX_WORDS, 0, -1):
         for words, handler in _HANDLERS.items():
             if len(words) == count and statement.peek(*words):
                 return handler
@@ -164,4 +169,4 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **MERGE,
     ("EXECUTE", "IMMEDIATE"): _execute_immediate,
 }
-_MOST_WORDS = max(len(words) for words in _HANDLERS)
+_MAX_WORDS = max(len(words) for words in _HANDLERS)

@@ -25,17 +25,13 @@ class Cursor:
     Args:
         text: The SQL text.
         tokens: Its tokens.
-        names_in_double_quotes: Whether double quotes are those of names, not of strings.
     """
 
-    def __init__(
-        self, text: str, tokens: Sequence[Token], *, names_in_double_quotes: bool = False
-    ) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.index = 0
         self._tokens = tokens
         self._count = len(tokens)
-        self._names_in_double_quotes = names_in_double_quotes
 
     @property
     def at_end(self) -> bool:
@@ -83,17 +79,11 @@ class Cursor:
 
     def at_name(self, ahead: int = 0) -> bool:
         """Whether a token that can be an identifier comes next."""
-        token = self.token(ahead)
-        return token.is_name or (
-            self._names_in_double_quotes and token.type is TokenType.DOUBLE_QUOTED
-        )
+        return self.token(ahead).is_name
 
     def at_string(self, ahead: int = 0) -> bool:
         """Whether a string comes next."""
-        token = self.token(ahead)
-        return token.type is TokenType.STRING or (
-            not self._names_in_double_quotes and token.type is TokenType.DOUBLE_QUOTED
-        )
+        return self.token(ahead).type in (TokenType.STRING, TokenType.DOUBLE_QUOTED)
 
     def at_number(self, ahead: int = 0) -> bool:
         """Whether a number comes next."""
@@ -115,8 +105,6 @@ class Cursor:
             self.index += 4
             return name
         self.index += 1
-        if token.type is TokenType.DOUBLE_QUOTED:
-            return token.text[1:-1].replace('""', '"')
         return token.text
 
     def _at_named_string(self) -> bool:

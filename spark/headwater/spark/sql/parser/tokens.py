@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from headwater.storage.errors import Invalid
 
-__all__ = ["Token", "TokenType", "string_value", "tokenize"]
+__all__ = ["Token", "TokenType", "string_value", "tokenize", "with_backquotes"]
 
 
 class TokenType(Enum):
@@ -130,6 +130,22 @@ def string_value(token: Token, *, keeps_escapes: bool = False) -> str:
     quote, inner = written[0], written[1:-1]
     inner = inner.replace(quote * 2, quote)
     return inner if keeps_escapes or "\\" not in inner else _ESCAPE.sub(_unescaped, inner)
+
+
+def with_backquotes(text: str) -> str:
+    """SQL text whose names in double quotes stand in backquotes, as any session reads them.
+
+    Raises:
+        Invalid: A quotation or a comment is not closed.
+    """
+    pieces: list[str] = []
+    copied = 0
+    for token in tokenize(text):
+        if token.type is TokenType.DOUBLE_QUOTED:
+            name = token.text[1:-1].replace('""', '"').replace("`", "``")
+            pieces += [text[copied : token.start], f"`{name}`"]
+            copied = token.end
+    return "".join([*pieces, text[copied:]])
 
 
 def _unescaped(match: re.Match[str]) -> str:
