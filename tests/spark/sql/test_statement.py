@@ -42,7 +42,7 @@ def test_names_of_system_tables_and_branches_need_no_quotes(written: str, read: 
 
 @pytest.mark.parametrize("name", ["t@v1", "t$", "t$-b", "t$1", "t$branch_b$", "`t`@x", "t$$x"])
 def test_a_name_with_other_signs_is_to_be_quoted(name: str) -> None:
-    with pytest.raises(Invalid, match=r"' is no name: .* stands in backquotes"):
+    with pytest.raises(Invalid, match=r"' is not a name: .* stands in backquotes"):
         split_statements(f"SELECT * FROM d.{name}")
 
 

@@ -2,8 +2,8 @@
 
 Statements that Spark itself does not know (``CALL``, tags, branches) and those whose every clause
 must be understood before anything is done (DDL) are read here word by word. What is Spark's own to
-read (queries, expressions, types) is cut out of the user's text as it stands and never written
-anew, so that it keeps its meaning.
+read (queries, expressions, types) is cut out of the user's text as it stands and never rewritten,
+so that it keeps its meaning.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import ClassVar
-
-from sqlglot import TokenType
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
 
 from headwater.spark.names import quoted
+from headwater.spark.sql.parser.tokens import Token, TokenType, string_value, tokenize
 from headwater.storage.errors import Invalid
 
 __all__ = [
@@ -30,13 +26,10 @@ __all__ = [
     "split_statements",
 ]
 
-_WORD = re.compile(r"\w+")
+_SUFFIX = re.compile(r"(?:[lLsSyY]|[bB]?[dD]|[fF])$")
+"""The letters after a number that say its type."""
 _TABLE_HINT = re.compile(r"\s*/\*\+\s*OPTIONS\b.*?\*/", re.IGNORECASE | re.DOTALL)
 _OPTIONS = re.compile(r"\s*/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/", re.IGNORECASE | re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
-# As Spark reads them; any other escaped character is itself, and \% and \_ stay as they are.
-_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
-_KEPT = frozenset("%_")
 # What follows is Spark's to read as it stands.
 _VERBATIM = frozenset({"SET", "RESET", "ADD", "LIST"})
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
@@ -73,13 +66,15 @@ class Word:
 
     @property
     def is_name(self) -> bool:
-        """True if it can be a name."""
+        """Whether it can be a name."""
         return self.kind in (WordKind.WORD, WordKind.QUOTED_NAME)
 
 
-class _Tokenizer(Spark.Tokenizer):
-    # The dialect's own keeps what follows CALL or EXPLAIN as one piece.
-    COMMANDS: ClassVar[set[TokenType]] = set()
+_KINDS = {
+    TokenType.WORD: WordKind.WORD,
+    TokenType.QUOTED_NAME: WordKind.QUOTED_NAME,
+    TokenType.SYMBOL: WordKind.SYMBOL,
+}
 
 
 def split_statements(text: str) -> list[Statement]:
@@ -130,7 +125,7 @@ def _with_quotes(text: str, words: Sequence[Word]) -> str:
         begins = words[at].kind is WordKind.SYMBOL and words[at].text == ";"
         first, last = at, _end_of_name(words, at)
         at = last + 1
-        if last > first:
+        if last > first or (words[first].kind is WordKind.WORD and "$" in words[first].text):
             name = "".join(word.text for word in words[first:at])
             pieces += [text[copied : words[first].start], quoted(name)]
             copied = words[last].end
@@ -165,74 +160,54 @@ def _refuse_mark(text: str, words: Sequence[Word], first: int, at: int) -> None:
     follows = at + 1 < len(words) and words[at + 1].start == mark.end
     written = text[words[first].start : words[at + 1].end if follows else mark.end]
     raise Invalid(
-        f"'{written}' is no name: one with '{mark.text[0]}' and other signs stands in backquotes, "
-        "as `orders$branch_a-b`; an earlier state of a table is orders VERSION AS OF 3"
+        f"'{written}' is not a name: one with '{mark.text[0]}' and other signs stands in "
+        "backquotes, as `orders$branch_a-b`; an earlier state of a table is orders VERSION AS OF 3"
     )
 
 
 def read_words(text: str) -> list[Word]:
-    """The words of a text; comments are left out.
+    """The words of a text; comments and hints are left out.
 
     Raises:
         Invalid: A quotation or a comment has no end.
     """
-    try:
-        tokens = _Tokenizer().tokenize(text)
-    except TokenError as error:
-        raise Invalid(f"the SQL text cannot be read: {error}") from None
     words: list[Word] = []
+    tokens = iter(tokenize(text))
     for token in tokens:
-        start, end = token.start, token.end + 1
-        written = text[start:end]
-        if words and words[-1].start == start:
-            continue  # A number with a suffix is several tokens.
-        if token.token_type is TokenType.IDENTIFIER:
-            words.append(Word(WordKind.QUOTED_NAME, token.text, start, end))
-        elif token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+        if token.keyword == "/*+":
+            while token.keyword != "*/":
+                token = next(tokens, token)
+                if token.end == len(text):
+                    break
+        elif token.type in (TokenType.STRING, TokenType.DOUBLE_QUOTED):
             previous = words[-1] if words else None
-            value, characters = _unquoted(written), _between_quotes(written)
-            strings: tuple[str, ...] = (value,)
-            if previous is not None and previous.kind is WordKind.STRING:
-                # Strings side by side are one; where they touch, a doubled quote stands for itself.
-                joint = written[0] if previous.end == start else ""
-                words.pop()
-                apart = (*previous.strings, value)
-                strings = () if joint or not previous.strings else apart
-                start, value = previous.start, previous.text + joint + value
-                characters = previous.characters + 2 * joint + characters
-            words.append(Word(WordKind.STRING, value, start, end, characters, strings))
-        elif token.token_type is TokenType.NUMBER:
-            words.append(Word(WordKind.NUMBER, written, start, end))
-        elif token.token_type is TokenType.HEX_STRING and written[0] in "xX":
-            words.append(Word(WordKind.SYMBOL, written, start, end))
-        elif _WORD.match(written):
-            # Some keywords are of two words, with any space between them.
-            for match in _WORD.finditer(written):
-                at = start + match.start()
-                words.append(Word(WordKind.WORD, match[0], at, start + match.end()))
+            if previous is not None and previous.end == token.start and previous.text in ("X", "x"):
+                written = text[previous.start : token.end]
+                words[-1] = Word(WordKind.SYMBOL, written, previous.start, token.end)
+            else:
+                _add_string(words, token)
+        elif token.type is TokenType.NUMBER:
+            number = _SUFFIX.sub("", token.text)
+            words.append(Word(WordKind.NUMBER, number, token.start, token.end))
+        elif token.keyword in (">>", ">>>"):
+            # In types they close several brackets.
+            offsets = range(token.start, token.end)
+            words += [Word(WordKind.SYMBOL, ">", offset, offset + 1) for offset in offsets]
         else:
-            words.append(Word(WordKind.SYMBOL, written, start, end))
+            words.append(Word(_KINDS[token.type], token.text, token.start, token.end))
     return words
 
 
-def _unquoted(written: str) -> str:
-    """A string's value, as Spark reads it."""
-    if written[0] in "rR":
-        return _between_quotes(written)
-
-    def value(match: re.Match[str]) -> str:
-        escaped = match[1]
-        if escaped[0] in "uU" and len(escaped) > 1:
-            return chr(int(escaped[1:], 16))
-        if len(escaped) == 3:
-            return chr(int(escaped, 8))
-        return f"\\{escaped}" if escaped in _KEPT else _ESCAPED.get(escaped, escaped)
-
-    return _ESCAPE.sub(value, _between_quotes(written))
-
-
-def _between_quotes(written: str) -> str:
-    return written[2:-1] if written[0] in "rR" else written[1:-1]
+def _add_string(words: list[Word], token: Token) -> None:
+    """Add a string to the words; strings side by side are one."""
+    value, characters = string_value(token), string_value(token, keeps_escapes=True)
+    start = token.start
+    strings: tuple[str, ...] = (value,)
+    if words and words[-1].kind is WordKind.STRING:
+        previous = words.pop()
+        start, strings = previous.start, (*previous.strings, value)
+        value, characters = previous.text + value, previous.characters + characters
+    words.append(Word(WordKind.STRING, value, start, token.end, characters, strings))
 
 
 class Statement:
@@ -247,7 +222,7 @@ class Statement:
 
     Attributes:
         type_names: The names of types that the session takes for others.
-        keeps_escapes: True if the session takes a backslash in a string for itself, as it does with
+        keeps_escapes: Whether the session takes a backslash in a string for itself, as it does with
             ``spark.sql.parser.escapedStringLiterals``; not where names and properties are given.
         fold: Gives names of columns that are one to the session the same form.
     """
@@ -287,15 +262,15 @@ class Statement:
 
     def hint(self) -> dict[str, str]:
         """The options of a hint that follows what has been read; empty where there is none."""
-        found = options_hint(self._source, self._words[self._at - 1].end) if self._at else None
-        return {} if found is None else found[0]
+        hint = options_hint(self._source, self._words[self._at - 1].end) if self._at else None
+        return {} if hint is None else hint[0]
 
     def peek(self, *keywords: str) -> bool:
-        """True if these keywords, in capitals, or symbols come next."""
-        found = self._words[self._at : self._at + len(keywords)]
-        return len(found) == len(keywords) and all(
+        """Whether these keywords, in capitals, or symbols come next."""
+        words = self._words[self._at : self._at + len(keywords)]
+        return len(words) == len(keywords) and all(
             word.kind in (WordKind.WORD, WordKind.SYMBOL) and word.text.upper() == keyword
-            for word, keyword in zip(found, keywords, strict=True)
+            for word, keyword in zip(words, keywords, strict=True)
         )
 
     def accept(self, *keywords: str) -> bool:
@@ -334,7 +309,7 @@ class Statement:
         return word.text
 
     def peek_string(self) -> bool:
-        """True if a string comes next."""
+        """Whether a string comes next."""
         word = self._next()
         return word is not None and word.kind is WordKind.STRING
 
@@ -350,31 +325,31 @@ class Statement:
     def properties(self) -> dict[str, str]:
         """Read ``('key' = 'value', other.key = 3)``; the sign between the two may be left out."""
         self.expect("(")
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         while not self.accept(")"):
-            if found:
+            if values:
                 self.expect(",")
             word = self._next()
             key = self.string() if self.peek_string() else ".".join(self.name_parts())
             value: str | None = None
             if not self.accept("=") and word is not None and len(word.strings) == 2:
                 key, value = word.strings
-            if key in found:
+            if key in values:
                 raise Invalid(f"the key '{key}' stands twice in {self._excerpt()}")
-            found[key] = self.constant() if value is None else value
-        return found
+            values[key] = self.constant() if value is None else value
+        return values
 
     def keys(self) -> list[str]:
         """Read ``('key', other.key)``."""
         self.expect("(")
-        found: list[str] = []
+        keys: list[str] = []
         while not self.accept(")"):
-            if found:
+            if keys:
                 self.expect(",")
-            found.append(self.string() if self.peek_string() else ".".join(self.name_parts()))
-        if not found:
+            keys.append(self.string() if self.peek_string() else ".".join(self.name_parts()))
+        if not keys:
             raise Invalid("() names no key")
-        return found
+        return keys
 
     def constant(self) -> str:
         """Read a string, a number, TRUE or FALSE; its value as text."""
@@ -443,11 +418,11 @@ class Statement:
     def unexpected(self, expected: str) -> Invalid:
         """An error that says where the statement is not what it must be."""
         word = self._next()
-        found = "the statement ends" if word is None else f"there is {self._excerpt()}"
+        actual = "the statement ends" if word is None else f"there is {self._excerpt()}"
         position = len(self._source) if word is None else word.start
         line = self._source.count("\n", 0, position) + 1
         column = position - (self._source.rfind("\n", 0, position) + 1) + 1
-        return Invalid(f"line {line}, column {column}: {found} where {expected} is expected")
+        return Invalid(f"line {line}, column {column}: {actual} where {expected} is expected")
 
     def _next(self) -> Word | None:
         return self._words[self._at] if self._at < len(self._words) else None
@@ -455,7 +430,7 @@ class Statement:
     def _between(self, start: int, end: int) -> str:
         """The text from one word up to another, with the hint that follows a table's name.
 
-        Comments are no words, and such a hint is one that changes what is read.
+        Comments are left out of the words, and such a hint changes what is read.
         """
         if start >= end:
             return ""

@@ -60,7 +60,7 @@ _TOKEN = re.compile(
         | \d+(?:[eE][+-]?\d+)?(?:[fFdD]|[bB][dD])?NUMBER_END
         | \d+[lLsSyY]NUMBER_END)
     | (?P<dollar_quoted>\$(?P<tag>[A-Za-z_]\w*)?\$)
-    | (?P<word>[^\W\d_]+://[\w/\-.?=&\#%]+ | \w+(?:\$\w+)*)
+    | (?P<word>[^\W\d_]+://[\w/\-.?=&\#%]+ | \w+(?:\$[^\W\d]\w*)*)
     | (?P<symbol><=>|>>>|/\*\+|\*/|\|>|\|\||::|->|=>|==|<>|!=|!<|!>|<=|>=|<<|>>|.)
     """.replace("NUMBER_END", _NUMBER_END),
     re.VERBOSE | re.DOTALL,
@@ -105,11 +105,12 @@ def tokenize(text: str) -> list[Token]:
                 token = Token(TokenType.DOUBLE_QUOTED, match[0], "", start, position)
             case "number":
                 token = Token(TokenType.NUMBER, match[0], "", start, position)
-            case "tag" | "dollar_quoted":
-                position = _dollar_quote_end(text, start, match[0])
+            case "tag" | "dollar_quoted" if (end := _dollar_quote_end(text, match)) > 0:
+                position = end
                 token = Token(TokenType.STRING, text[start:position], "", start, position)
             case _:
                 token = _symbol(text, match[0], start)
+                position = token.end
         tokens.append(token)
     return tokens
 
@@ -158,9 +159,9 @@ def _unescaped(match: re.Match[str]) -> str:
 def _symbol(text: str, symbol: str, start: int) -> Token:
     unclosed = _QUOTES.get(symbol)
     if unclosed is not None:
-        raise Invalid(
-            f"{_location(text, start)}: {unclosed} is not closed; add the {symbol} it lacks"
-        )
+        raise _unreadable(text, start, f"{unclosed} is not closed; add a {symbol}")
+    if symbol[0] == "$":
+        symbol = "$"  # No string begins here, as none ends later.
     return Token(TokenType.SYMBOL, symbol, symbol, start, start + len(symbol))
 
 
@@ -170,20 +171,20 @@ def _comment_end(text: str, start: int) -> int:
     while True:
         edge = _COMMENT_EDGE.search(text, position)
         if edge is None:
-            raise Invalid(f"{_location(text, start)}: a comment is not closed; add the */ it lacks")
+            raise _unreadable(text, start, "a comment is not closed; add the */ it lacks")
         depth += 1 if edge[0] == "/*" else -1
         position = edge.end()
         if depth == 0:
             return position
 
 
-def _dollar_quote_end(text: str, start: int, quote: str) -> int:
-    end = text.find(quote, start + len(quote))
-    if end < 0:
-        raise Invalid(f"{_location(text, start)}: a {quote} is not closed; add a second one")
-    return end + len(quote)
+def _dollar_quote_end(text: str, match: re.Match[str]) -> int:
+    """The offset after the ``$$`` or ``$tag$`` that ends a string; 0 where there is none."""
+    end = text.find(match[0], match.end())
+    return end + len(match[0]) if end >= 0 else 0
 
 
-def _location(text: str, offset: int) -> str:
+def _unreadable(text: str, offset: int, reason: str) -> Invalid:
     line = text.count("\n", 0, offset) + 1
-    return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
+    column = offset - text.rfind("\n", 0, offset)
+    return Invalid(f"the SQL text cannot be read: line {line}, column {column}: {reason}")
