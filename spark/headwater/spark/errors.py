@@ -43,7 +43,7 @@ _RAISED = re.compile(
 _OF_FRAMES = re.compile(r"`?\b_pyspark_\w+`?")
 _OF_COLUMNS = re.compile(r"(, )?(`\w+`\.)?`_headwater_\w+`")
 _SEARCH_PATH = re.compile(r" on search path \[[^\]]*\]")
-_FUNCTIONS = " among Spark's functions and those of the catalog, whose names are case-sensitive"
+_FUNCTIONS = " among Spark's functions and those of the catalog"
 _PLAN = re.compile(r";\n'?[A-Z]\w+ ?.*", re.DOTALL)
 
 

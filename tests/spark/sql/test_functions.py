@@ -17,7 +17,7 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
     lake.sql("USE db")
     lake.sql(
         "CREATE FUNCTION area(width DOUBLE, height DOUBLE COMMENT 'up') RETURNS DOUBLE "
-        "COMMENT 'of a room' RETURN width * height"
+        "COMMENT 'of a hall' RETURN width * height"
     )
     lake.sql("CREATE FUNCTION IF NOT EXISTS area(x INT) RETURN x")
     with pytest.raises(AlreadyExists):
@@ -31,20 +31,20 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
     lake.sql("DROP FUNCTION told")
     lake.sql("DROP FUNCTION named")
     lake.sql("DROP FUNCTION more")
-    lake.sql("CREATE TABLE rooms (id INT, w DOUBLE)")
-    lake.sql("INSERT INTO rooms VALUES (1, 2.0), (2, 3.0)")
+    lake.sql("CREATE TABLE halls (id INT, w DOUBLE)")
+    lake.sql("INSERT INTO halls VALUES (1, 2.0), (2, 3.0)")
     lake.sql("CREATE FUNCTION floor(x DOUBLE) RETURN -1")
     short = lake.sql(
-        "SELECT area(max(w), floor(1.5D)) FROM rooms WHERE (id) IN (1) OR volume(w, 1) > 9"
+        "SELECT area(max(w), floor(1.5D)) FROM halls WHERE (id) IN (1) OR volume(w, 1) > 9"
     )
     assert rows(short) == [(2.0,)]
     lake.sql("DROP FUNCTION floor")
-    frame = lake.sql("SELECT id, db.area(w, 2D), main.db.volume(w, 1D) AS v FROM rooms")
+    frame = lake.sql("SELECT id, db.area(w, 2D), main.db.volume(w, 1D) AS v FROM halls")
     assert frame.columns[1].startswith("db.area(")
     assert rows(frame) == [(1, 4.0, 4.0), (2, 6.0, 6.0)]
-    lake.sql("UPDATE rooms r SET w = db.area(r.w, 10) WHERE db.area(r.w, 1) > 2.5")
-    assert rows(lake.table("db.rooms")) == [(1, 2.0), (2, 30.0)]
-    lake.sql("CREATE VIEW big AS SELECT id FROM rooms WHERE db.area(w, 1) > 10")
+    lake.sql("UPDATE halls r SET w = db.area(r.w, 10) WHERE db.area(r.w, 1) > 2.5")
+    assert rows(lake.table("db.halls")) == [(1, 2.0), (2, 30.0)]
+    lake.sql("CREATE VIEW big AS SELECT id FROM halls WHERE db.area(w, 1) > 10")
     assert rows(lake.sql("SELECT * FROM big")) == [(2,)]
     lake.sql("CREATE OR REPLACE FUNCTION area(w DOUBLE, h DOUBLE) RETURNS DOUBLE RETURN w + h")
     assert rows(lake.sql("SELECT db.volume(3, 4)")) == [(14.0,)]
@@ -64,8 +64,9 @@ def test_functions_of_sql_are_kept_and_called(lake: SparkLake) -> None:
         ("db.area",),
         ("db.volume",),
     ]
-    with pytest.raises(AnalysisException, match="`AREA` among Spark's functions and those of the"):
-        lake.sql("SELECT AREA(1, 2)")
+    assert rows(lake.sql("SELECT AREA(1, 2), DB.Area(1, 2)")) == [(3.0, 3.0)]
+    with pytest.raises(AnalysisException, match="`areas` among Spark's functions and those of the"):
+        lake.sql("SELECT areas(1, 2)")
     lake.sql("DROP FUNCTION area")
     with pytest.raises(NotFound):
         lake.sql("DROP FUNCTION area")
