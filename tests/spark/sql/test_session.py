@@ -1,5 +1,6 @@
 """The choice of what runs a SQL statement."""
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -34,6 +35,16 @@ def test_use_chooses_a_database(spark: SparkSession, lake: SparkLake) -> None:
     with pytest.raises(Unsupported, match="catalog 'other' is not the warehouse"):
         lake.sql("USE CATALOG other")
     assert rows(lake.sql("SHOW CATALOGS LIKE 'm*'")) == [("main",)]
+
+
+def test_the_database_default_is_in_use_from_the_beginning(lake: SparkLake) -> None:
+    lake.catalog.create_database("default")
+    lake.catalog.create_table("default.t", pa.schema([("id", pa.int32())]))
+    assert rows(lake.sql("SELECT count(*) FROM t")) == [(0,)]
+    assert rows(lake.sql("SHOW CURRENT NAMESPACE")) == [("main", "default")]
+    lake.sql("USE db")
+    with pytest.raises(NotFound, match=r"table db\.t does not exist"):
+        lake.sql("SELECT count(*) FROM t")
 
 
 def test_a_query_reads_tables_of_the_database_in_use(
@@ -76,8 +87,8 @@ def test_any_name_may_stand_in_backquotes(lake: SparkLake) -> None:
     read = (
         "SELECT `t 1`.`a b`, `my-d`.`t 1`.`select`, `p.p`, `f-f`(`t``k`), `t 1`.`__paimon_bucket` "
     )
-    found = lake.sql(read + "FROM `my-d`.`t 1` WHERE `p.p` = sys.max_pt('`t 1`')")
-    assert rows(found) == [(9, "9!", "u", 5, 0)]
+    frame = lake.sql(read + "FROM `my-d`.`t 1` WHERE `p.p` = sys.max_pt('`t 1`')")
+    assert rows(frame) == [(9, "9!", "u", 5, 0)]
     assert rows(lake.sql("SELECT `v-v`.`q q` FROM `v-v`")) == [(4,)]
     assert rows(lake.sql("SHOW PARTITIONS `t 1`")) == [("p.p=u",)]
     made = str(lake.sql("SHOW CREATE TABLE `t 1`").collect()[0][0])

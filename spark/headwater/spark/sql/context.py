@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -20,7 +20,10 @@ from headwater.spark.sql.statement import Statement
 from headwater.spark.sql.stored_names import StoredNames
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 
-__all__ = ["Answer", "Handler", "SqlContext"]
+__all__ = ["DEFAULT_DATABASE", "Answer", "Handler", "SqlContext"]
+
+DEFAULT_DATABASE = "default"
+"""The database that is in use when a session begins, if it exists."""
 
 Answer: TypeAlias = pa.Table | DataFrame | None
 """The answer of a statement: rows known already, a frame that Spark computes, or nothing."""
@@ -32,13 +35,31 @@ class SqlContext:
 
     Attributes:
         session: The Spark session and the catalog.
-        database: The database of names that say none; None until ``USE`` chooses one.
+        database: The database of names without one; None until one is in use.
         last_query: The reads of the last query, in the order of its text.
     """
 
     session: CatalogSession
     database: str | None = None
     last_query: tuple[TableRead, ...] = ()
+    _has_begun: bool = field(default=False, init=False)
+
+    def begin(self) -> None:
+        """Use the database ``default`` from the first statement on, as Spark and Paimon do.
+
+        There may be none of that name, and ``USE`` may have chosen another one.
+        """
+        if not self._has_begun:
+            self._has_begun = True
+            if self.database is None:
+                self.use_default()
+
+    def use_default(self) -> None:
+        """Use the database that Spark begins with in a catalog, or none if it does not exist."""
+        try:
+            self.database = self.catalog.get_database(DEFAULT_DATABASE).name
+        except NotFound:
+            self.database = None
 
     @property
     def catalog(self) -> Lake:

@@ -74,6 +74,7 @@ def run_sql(
             for and what is given do not match.
         Unsupported: The statement is of a kind that Headwater does not know.
     """
+    context.begin()
     spark = context.session.spark
     filled = with_named_values(spark, text, values, _constants(spark)) if values else None
     with users_words(), filled or nullcontext(text) as whole:

@@ -11,8 +11,6 @@ from headwater.storage.errors import NotFound, Unsupported
 
 __all__ = ["HANDLERS"]
 
-_DEFAULT = "default"
-
 
 def _use(statement: Statement, context: SqlContext) -> None:
     """``USE [DATABASE | SCHEMA | NAMESPACE] [warehouse.]name``, or ``USE warehouse``."""
@@ -25,7 +23,7 @@ def _use(statement: Statement, context: SqlContext) -> None:
     except NotFound:
         if is_database or name != context.catalog.warehouse:
             raise
-        _use_warehouse(context)
+        context.use_default()
 
 
 def _catalog(statement: Statement, context: SqlContext) -> None:
@@ -46,15 +44,7 @@ def _catalog(statement: Statement, context: SqlContext) -> None:
             f"catalog '{name}' is not the warehouse of this session, {context.catalog.warehouse}: "
             "connect to it to use it"
         )
-    _use_warehouse(context)
-
-
-def _use_warehouse(context: SqlContext) -> None:
-    """Go to the database that Spark begins with in a catalog, if there is one."""
-    try:
-        context.database = context.catalog.get_database(_DEFAULT).name
-    except NotFound:
-        context.database = None
+    context.use_default()
 
 
 HANDLERS: Mapping[tuple[str, ...], Handler] = {

@@ -174,6 +174,7 @@ def open_relations(
         Invalid, NotFound: The table does not exist, or it cannot tell of a metadata column.
         Unsupported: A name is a view's, or rows are of no one place.
     """
+    context.begin()
     opened = Relations(context)
     result: list[Relation] = []
     for name in names:
