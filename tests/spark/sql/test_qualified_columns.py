@@ -43,12 +43,20 @@ def tables(lake: SparkLake) -> SparkLake:
             "WHEN MATCHED THEN UPDATE SET t.v = other.t.v + db.t.v WHEN NOT MATCHED THEN INSERT *",
             [(1, 10), (2, 40), (4, 40)],
         ),
+        (
+            "DELETE FROM db.t WHERE EXISTS (SELECT 1 FROM other.t WHERE other.t.id = db.t.id)",
+            [(1, 10)],
+        ),
+        (
+            "UPDATE t SET v = (SELECT max(t.v) FROM other.t WHERE other.t.id = db.t.id)",
+            [(1, None), (2, 20)],
+        ),
         ("INSERT INTO db.t REPLACE WHERE db.t.id = 1 SELECT 1, 9", [(1, 9), (2, 20)]),
         ("INSERT INTO t REPLACE WHERE t.v > 10 SELECT 5, 50", [(1, 10), (5, 50)]),
     ],
 )
 def test_columns_are_of_the_tables_that_they_name(
-    tables: SparkLake, statement: str, expected: list[tuple[int, int]]
+    tables: SparkLake, statement: str, expected: list[tuple[int, int | None]]
 ) -> None:
     tables.sql(statement)
     rows = tables.sql("SELECT id, v FROM db.t ORDER BY id").collect()
@@ -63,6 +71,17 @@ def test_columns_are_of_the_tables_that_they_name(
             Invalid,
             "column t.id may be of the table or of the source, both called 't'",
         ),
+        (
+            "DELETE FROM db.t WHERE EXISTS (SELECT 1 FROM u AS t WHERE t.id = db.t.id)",
+            Unsupported,
+            "column db.t.id in a subquery is not supported here",
+        ),
+        (
+            "INSERT INTO t REPLACE WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id) SELECT 1, 1",
+            Unsupported,
+            "column t.id in a subquery is not supported here",
+        ),
+        ("DELETE FROM t /*+ OPTIONS('a' = 'b') WHERE id = 1", Invalid, "a hint is not closed"),
         ("UPDATE t SET v = sum(v) OVER () WHERE id = 1", Unsupported, r"'sum\(v\) OVER \(\)'"),
         (
             "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET v = 1 + "
@@ -78,6 +97,19 @@ def test_what_is_not_certain_changes_nothing(
     with pytest.raises(error, match=message):
         tables.sql(statement)
     assert tables.sql("SELECT sum(v) FROM t").collect()[0][0] == 30
+
+
+def test_queries_do_not_mix_up_tables_of_one_name(tables: SparkLake) -> None:
+    for query, expected in {
+        "SELECT t.id FROM db.t WHERE EXISTS (SELECT 1 FROM other.t WHERE other.t.id = db.t.id)": [
+            2
+        ],
+        "SELECT id FROM db.t WHERE EXISTS (SELECT 1 FROM other.t AS t WHERE t.id = db.t.id)": [2],
+        "WITH t AS (TABLE u) SELECT db.t.id FROM db.t WHERE EXISTS "
+        "(SELECT 1 FROM t WHERE t.id = db.t.id)": [1],
+        "SELECT t.* FROM db.t WHERE db.t.id IN (SELECT t.id FROM other.t)": [2],
+    }.items():
+        assert [row[0] for row in tables.sql(query).collect()] == expected, query
 
 
 def test_a_window_function_of_a_subquery_is_computed(tables: SparkLake) -> None:

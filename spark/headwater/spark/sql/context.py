@@ -113,7 +113,7 @@ class SqlContext:
     @property
     def fold(self) -> Callable[[str], str]:
         """Gives names that are one to the session the same form."""
-        return str if is_set(self.session.spark, "spark.sql.caseSensitive") else str.casefold
+        return str if is_set(self.session.spark, "spark.sql.caseSensitive") else str.lower
 
     @property
     def stored_names(self) -> StoredNames:

@@ -125,12 +125,17 @@ def _with_quotes(text: str, words: Sequence[Word]) -> str:
         begins = words[at].kind is WordKind.SYMBOL and words[at].text == ";"
         first, last = at, _end_of_name(words, at)
         at = last + 1
-        if last > first or (words[first].kind is WordKind.WORD and "$" in words[first].text):
+        if last > first or _has_dollar(words[first]):
             name = "".join(word.text for word in words[first:at])
             pieces += [text[copied : words[first].start], quoted(name)]
             copied = words[last].end
         _refuse_mark(text, words, first, at)
     return "".join([*pieces, text[copied:]])
+
+
+def _has_dollar(word: Word) -> bool:
+    """Whether a word is a name such as ``orders$files``, and not a variable to be put in."""
+    return word.kind is WordKind.WORD and "$" in word.text and "${" not in word.text
 
 
 def _end_of_name(words: Sequence[Word], at: int) -> int:
@@ -176,9 +181,7 @@ def read_words(text: str) -> list[Word]:
     for token in tokens:
         if token.keyword == "/*+":
             while token.keyword != "*/":
-                token = next(tokens, token)
-                if token.end == len(text):
-                    break
+                token = next(tokens)
         elif token.type in (TokenType.STRING, TokenType.DOUBLE_QUOTED):
             previous = words[-1] if words else None
             if previous is not None and previous.end == token.start and previous.text in ("X", "x"):

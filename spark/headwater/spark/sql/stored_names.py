@@ -35,24 +35,30 @@ class StoredNames:
         Raises:
             Invalid: Several databases differ from the name in case only.
         """
-        if self._is_exact(name, lambda: self.lake.get_database(name)):
+        if self._is_exact_session or self._exists(lambda: self.lake.get_database(name)):
             return name
         return self._only("database", name, self.lake.list_databases())
 
-    def table(self, identifier: Identifier) -> Identifier:
+    def table(self, identifier: Identifier, *, is_missing: bool = False) -> Identifier:
         """The stored name of a table or a view; the name itself where there is none.
+
+        Args:
+            identifier: The name.
+            is_missing: Whether the catalog is known not to have it as it is written.
 
         Raises:
             Invalid: Several tables and views differ from the name in case only.
         """
-        if identifier.database == SYSTEM_DATABASE:
+        if identifier.database == SYSTEM_DATABASE or self._is_exact_session:
             return identifier
         database = self.database(identifier.database)
         name = identifier.table
         table = Identifier(database, name)
         catalog = self.lake.catalog
-        if self._is_exact(name, lambda: catalog.tables.get(table)) or self._is_exact(
-            name, lambda: catalog.views.get(table)
+        is_new = not is_missing or database != identifier.database
+        if is_new and (
+            self._exists(lambda: catalog.tables.get(table))
+            or self._exists(lambda: catalog.views.get(table))
         ):
             return replace(identifier, database=database)
 
@@ -72,17 +78,19 @@ class StoredNames:
         database = self.database(identifier.database)
         functions = self.lake.catalog.functions
         exact = replace(identifier, database=database)
-        if self._is_exact(exact.name, lambda: functions.get(exact)):
+        if self._is_exact_session or self._exists(lambda: functions.get(exact)):
             return exact
         names = _existing(
             lambda: all_pages(lambda token: functions.list(database, page_token=token))
         )
         return replace(exact, name=self._only("function", exact.name, names))
 
-    def _is_exact(self, name: str, get: Callable[[], object]) -> bool:
-        """Whether a name exists as it is written, or no other could be meant."""
-        if self.fold(name.upper()) != self.fold(name.lower()):
-            return True  # The session minds the case.
+    @property
+    def _is_exact_session(self) -> bool:
+        """Whether names that differ in case are different names to the session."""
+        return self.fold("A") != self.fold("a")
+
+    def _exists(self, get: Callable[[], object]) -> bool:
         try:
             get()
         except NotFound:

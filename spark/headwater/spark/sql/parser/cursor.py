@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from headwater.spark.sql.parser.tokens import Token, TokenType, string_value
@@ -32,6 +34,7 @@ class Cursor:
         self.index = 0
         self._tokens = tokens
         self._count = len(tokens)
+        self._lines: list[int] | None = None
 
     @property
     def at_end(self) -> bool:
@@ -100,15 +103,16 @@ class Cursor:
         if not self.at_name():
             raise self.unexpected("a name")
         token = self.token()
-        if token.keyword == "IDENTIFIER" and self._at_named_string():
+        if self.at_named_string():
             name = string_value(self.token(2))
             self.index += 4
             return name
         self.index += 1
         return token.text
 
-    def _at_named_string(self) -> bool:
-        return self.keyword(1) == "(" and self.at_string(2) and self.keyword(3) == ")"
+    def at_named_string(self) -> bool:
+        """Whether ``IDENTIFIER('…')`` comes next."""
+        return self.peek("IDENTIFIER", "(") and self.at_string(2) and self.keyword(3) == ")"
 
     def skip_brackets(self) -> None:
         """Read a pair of round brackets and all that is in it.
@@ -133,8 +137,10 @@ class Cursor:
         else:
             last = self.token(min(_EXCERPT_TOKENS, self._count - self.index) - 1)
             offset, actual = token.start, f"there is '{self.text[token.start : last.end]}'"
-        line = self.text.count("\n", 0, offset) + 1
-        column = offset - self.text.rfind("\n", 0, offset)
+        if self._lines is None:
+            self._lines = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        line = bisect_right(self._lines, offset)
+        column = offset - self._lines[line - 1] + 1
         return UnsupportedSyntax(
             f"line {line}, column {column}: {actual} where {expected} is expected; "
             "write it in another way"

@@ -164,14 +164,24 @@ class ExpressionParser:
 
     def name_or_clause(self) -> Name | IdentifierClause:
         """Read a name, or ``IDENTIFIER(expression)`` in its place."""
-        start = self._cursor.index
-        if self._at_clause():
-            clause = self._identifier_clause()
-            if self._cursor.keyword() != "." or not self._cursor.at_name(1):
-                return self._named_by_string(clause) or clause
-            # It is one part of a name.
-            self._cursor.index = start
-        return self.multipart_name()
+        # With a dot after it, IDENTIFIER('…') is one part of a name.
+        is_part = self._cursor.at_named_string() and self._cursor.keyword(4) == "."
+        if not self._at_clause() or is_part:
+            return self.multipart_name()
+        clause = self._identifier_clause()
+        return self._named_by_string(clause) or clause
+
+    def end_of_names(self) -> int | None:
+        """How many tokens a list of names in brackets has that comes next; None if none does."""
+        cursor, ahead = self._cursor, 1
+        while cursor.at_name(ahead):
+            ahead += 1
+            if cursor.keyword(ahead) == ")":
+                return ahead + 1
+            if cursor.keyword(ahead) not in (",", "."):
+                return None
+            ahead += 1
+        return None
 
     def data_type(self) -> None:
         """Read a data type."""
@@ -443,10 +453,14 @@ class ExpressionParser:
 
     def _star(self, qualifier: Name | None, start: int) -> Star:
         cursor = self._cursor
-        has_except = cursor.peek("EXCEPT", "(") and cursor.keyword(2) not in QUERY_WORDS
+        has_except = cursor.peek("EXCEPT", "(")
         if has_except:
             cursor.index += 1
-            cursor.skip_brackets()
+            has_except = self.end_of_names() is not None
+            if has_except:
+                cursor.skip_brackets()
+            else:
+                cursor.index -= 1
         return Star(qualifier, start, cursor.index, has_except)
 
     def _special(self, keyword: str, items: list[ExpressionItem]) -> bool:

@@ -33,6 +33,12 @@ _NOT_ALIASES = frozenset(
 """Words that are an alias after ``AS`` only."""
 _BEFORE_BY = frozenset({"GROUP", "ORDER", "CLUSTER", "DISTRIBUTE", "SORT", "PARTITION", "BIN"})
 _BEFORE_BRACKET = frozenset({"PIVOT", "UNPIVOT", "TABLESAMPLE"})
+_BEFORE_WORD = {
+    "ASOF": "JOIN",
+    "MATCH_CONDITION": "(",
+    "APPROX": "NEAREST",
+    "EXACT": "NEAREST",
+}
 _BEFORE_VALUE = frozenset({"LIMIT", "OFFSET", "QUALIFY"})
 _AFTER_ALIAS = frozenset({END, ",", ")", "FROM", "WHERE", "|>", ";"})
 _TRANSFORM_CLAUSES = frozenset({"USING", "RECORDWRITER"})
@@ -86,7 +92,7 @@ class QueryParser:
         while True:
             start = cursor.index
             name = Name((cursor.identifier(),), start, cursor.index)
-            if cursor.keyword() == "(" and cursor.keyword(1) not in QUERY_WORDS:
+            if self._at_columns():
                 cursor.skip_brackets()
             if cursor.accept("MAX", "RECURSION", "LEVEL"):
                 cursor.index += 1 + (cursor.keyword() == ":")
@@ -97,21 +103,36 @@ class QueryParser:
             if not cursor.accept(","):
                 return tables, is_recursive
 
+    def _at_columns(self) -> bool:
+        """Whether the columns of a query of ``WITH`` come next, which may be called ``from``."""
+        cursor = self._cursor
+        if cursor.keyword() != "(":
+            return False
+        end = self.expressions.end_of_names()
+        if end is None:
+            return cursor.keyword(1) not in QUERY_WORDS
+        return cursor.keyword(end) in ("AS", "(", "MAX")
+
     def term(self) -> QueryBody:
         """Read queries that set operations or pipes join."""
         cursor = self._cursor
         body = self._primary()
         while True:
             keyword = cursor.keyword()
-            if keyword in _SET_OPERATIONS:
+            is_pipe = keyword == "|>" or (keyword == "|" and cursor.keyword(1) in PIPE_WORDS)
+            cursor.index += is_pipe
+            if cursor.keyword() in _SET_OPERATIONS:
                 cursor.index += 1
                 self._quantifier()
-                body = SetOperation([body, self._primary()])
-            elif keyword == "|>" or (keyword == "|" and cursor.keyword(1) in PIPE_WORDS):
-                cursor.index += 1
-                body = SetOperation([body, self._pipe_operator()], is_pipe=True)
+                operand, is_pipe = self._primary(), False
+            elif is_pipe:
+                operand = self._pipe_operator()
             else:
                 return body
+            # In one list, as thousands of them may follow each other.
+            if not (isinstance(body, SetOperation) and body.is_pipe == is_pipe):
+                body = SetOperation([body], is_pipe)
+            body.operands.append(operand)
 
     def alias(self) -> str | None:
         """Read an alias if one comes next."""
@@ -132,6 +153,8 @@ class QueryParser:
             return following != "BY"
         if keyword in _BEFORE_BRACKET:
             return following not in ("(", "INCLUDE", "EXCLUDE", "SYSTEM", "BERNOULLI")
+        if keyword in _BEFORE_WORD:
+            return following != _BEFORE_WORD[keyword]
         if keyword in _BEFORE_VALUE:
             return following in _AFTER_ALIAS
         if keyword == "WINDOW":
@@ -422,14 +445,10 @@ class QueryParser:
 
     # Pipes
 
-    def _pipe_operator(self) -> QueryBody:
+    def _pipe_operator(self) -> Select:
         cursor = self._cursor
         keyword = cursor.keyword()
         select = Select(cursor.index, keeps_columns=keyword not in ("SELECT", "AGGREGATE"))
-        if keyword in _SET_OPERATIONS:
-            cursor.index += 1
-            self._quantifier()
-            return self._primary()
         if keyword == "SELECT":
             cursor.index += 1
             self._hints()

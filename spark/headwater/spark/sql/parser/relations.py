@@ -24,6 +24,11 @@ _JOIN_WORDS = frozenset(
     {"INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF"}
 )
 _MAX_JOIN_WORDS = 4
+_AFTER_TABLE = _JOIN_WORDS | {
+    "AS", "CLUSTER", "DISTRIBUTE", "EXCEPT", "FOR", "GROUP", "HAVING", "INTERSECT", "JOIN",
+    "LATERAL", "LIMIT", "MINUS", "OFFSET", "ON", "ORDER", "PIVOT", "QUALIFY", "SELECT", "SORT",
+    "TABLESAMPLE", "UNION", "UNPIVOT", "USING", "WHERE", "WINDOW", "WITH",
+}  # fmt: skip
 _NOT_TABLES = frozenset({"FROM", "WHERE", "SELECT", "JOIN", "ON", "GROUP", "ORDER", "HAVING"})
 """Words that are a table's name in backquotes only, as Spark may take them for a clause."""
 
@@ -212,7 +217,7 @@ class RelationParser:
         elif cursor.keyword() == "VALUES" and self._is_constant(1):
             cursor.index += 1
             relation.source = self._expressions.expressions()
-        elif cursor.keyword() == "STREAM" and (cursor.at_name(1) or cursor.keyword(1) == "("):
+        elif cursor.keyword() == "STREAM" and self._at_streamed():
             self._stream(relation)
         elif cursor.peek("JSON_TABLE", "("):
             self._json_table(relation)
@@ -237,6 +242,12 @@ class RelationParser:
         if cursor.at_name(ahead):
             return cursor.keyword(ahead + 1) in ("(", ".") or cursor.at_string(ahead + 1)
         return cursor.keyword(ahead) in ("", "(", "-", "+", "?", ":")
+
+    def _at_streamed(self) -> bool:
+        """Whether ``STREAM`` has a table after it, and is not one itself."""
+        cursor = self._cursor
+        is_name = cursor.at_name(1) and cursor.keyword(1) not in _AFTER_TABLE
+        return is_name or cursor.keyword(1) == "("
 
     def _bracket(self, relation: Relation) -> None:
         cursor = self._cursor

@@ -60,7 +60,7 @@ _TOKEN = re.compile(
         | \d+(?:[eE][+-]?\d+)?(?:[fFdD]|[bB][dD])?NUMBER_END
         | \d+[lLsSyY]NUMBER_END)
     | (?P<dollar_quoted>\$(?P<tag>[A-Za-z_]\w*)?\$)
-    | (?P<word>[^\W\d_]+://[\w/\-.?=&\#%]+ | \w+(?:\$[^\W\d]\w*)*)
+    | (?P<word>\w*(?:\$\{[^{}]*\}\w*)+ | [^\W\d_]+://[\w/\-.?=&\#%]+ | \w+(?:\$[^\W\d]\w*)*)
     | (?P<symbol><=>|>>>|/\*\+|\*/|\|>|\|\||::|->|=>|==|<>|!=|!<|!>|<=|>=|<<|>>|.)
     """.replace("NUMBER_END", _NUMBER_END),
     re.VERBOSE | re.DOTALL,
@@ -76,12 +76,14 @@ _QUOTES = {"'": "a string", '"': "a string or name in double quotes", "`": "a na
 def tokenize(text: str) -> list[Token]:
     """Split SQL text into tokens; blanks and comments are left out, hints are kept.
 
-    A name such as ``orders$snapshots``, which Spark only reads in backquotes, is one word.
+    A name such as ``orders$snapshots``, which Spark only reads in backquotes, is one word; so is
+    ``${variable}``, whose value Spark puts in.
 
     Raises:
         Invalid: A quotation or a comment has no end.
     """
     tokens: list[Token] = []
+    hint: int | None = None
     position, length = 0, len(text)
     while position < length:
         match = _TOKEN.match(text, position)
@@ -111,7 +113,11 @@ def tokenize(text: str) -> list[Token]:
             case _:
                 token = _symbol(text, match[0], start)
                 position = token.end
+                if token.keyword in ("/*+", "*/"):
+                    hint = start if token.keyword == "/*+" else None
         tokens.append(token)
+    if hint is not None:
+        raise _unreadable(text, hint, "a hint is not closed; add the */ it lacks")
     return tokens
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from headwater.spark.sql.parser.cursor import Cursor
+from headwater.spark.sql.parser.cursor import Cursor, UnsupportedSyntax
 from headwater.spark.sql.parser.queries import QueryParser
 from headwater.spark.sql.parser.tokens import Token, tokenize
 from headwater.spark.sql.parser.tree import (
@@ -106,6 +107,7 @@ class Qualifier:
         start, end: Its offsets, without the column's; with it where ``IDENTIFIER`` has both.
         column: The names after it, where ``IDENTIFIER`` has both.
         column_start: The offset of what follows the dot after it.
+        is_plain: Whether it is the table's own name or alias, which Spark understands.
     """
 
     table: TableReference | OuterTable
@@ -113,6 +115,7 @@ class Qualifier:
     end: int
     column: tuple[str, ...]
     column_start: int
+    is_plain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +143,15 @@ class QueryNames:
     Attributes:
         tables: The tables that it reads, in the order of the text.
         calls: The functions that it calls.
-        qualifiers: The qualifiers of several parts before columns and stars.
+        qualifiers: The qualifiers before columns and stars.
+        ambiguous: The tables without an alias whose own name other relations of the query have.
         stars: The stars beside metadata columns.
     """
 
     tables: list[TableReference]
     calls: list[FunctionCall]
     qualifiers: list[Qualifier]
+    ambiguous: frozenset[TableReference]
     stars: list[MetadataStar]
 
 
@@ -167,7 +172,7 @@ def parse_query(text: str) -> tuple[Query, list[Token]]:
 
 def find_references(
     text: str,
-    fold: Callable[[str], str] = str.casefold,
+    fold: Callable[[str], str] = str.lower,
     *,
     warehouse: str | None = None,
     database: str | None = None,
@@ -186,17 +191,24 @@ def find_references(
             metadata column may be of several tables.
         Unsupported: The query cannot be read, or a table function does not exist here.
     """
-    if outer is None:
-        query, tokens = parse_query(text)
-        resolver = _Resolver(text, tokens, fold, (warehouse, database))
-        resolver.query(query, None, frozenset())
-    else:
-        expression, tokens = _parse_expression(text)
-        resolver = _Resolver(text, tokens, fold, (warehouse, database))
-        resolver.expression(expression, outer)
+    try:
+        if outer is None:
+            query, tokens = parse_query(text)
+            resolver = _Resolver(text, tokens, fold, (warehouse, database))
+            resolver.query(query, None, frozenset())
+        else:
+            expression, tokens = _parse_expression(text)
+            resolver = _Resolver(text, tokens, fold, (warehouse, database))
+            resolver.expression(expression, outer)
+    except RecursionError:
+        raise UnsupportedSyntax(
+            f"'{text[:40]}…' is nested too deeply: write parts of it as views or as queries of WITH"
+        ) from None
     resolver.finish()
     tables = sorted(resolver.tables, key=lambda table: table.start)
-    return QueryNames(tables, resolver.calls, resolver.qualifiers, resolver.stars)
+    return QueryNames(
+        tables, resolver.calls, resolver.qualifiers, resolver.ambiguous(), resolver.stars
+    )
 
 
 def names_columns(text: str) -> bool:
@@ -232,6 +244,8 @@ class _Source:
     names: tuple[str, ...]
     table: TableReference | OuterTable | None
     has_alias: bool
+    inner: tuple[TableReference, ...] = ()
+    """The tables of relations in brackets, which have an alias together."""
 
     @property
     def written(self) -> str:
@@ -276,6 +290,7 @@ class _Resolver:
         self._namespace = tuple(fold(part) for part in namespace if part is not None)
         self._is_complete = None not in namespace
         self._scopes: list[_Scope] = []
+        self._names: dict[str, set[tuple[str, ...]]] = {}
         self._sources: dict[int, list[_Source]] = {}
 
     def finish(self) -> None:
@@ -320,8 +335,28 @@ class _Resolver:
         scope = _Scope(None)
         for table in outer:
             names = tuple(map(self._fold, table.names))
-            scope.sources.append(_Source(names, table, table.has_alias))
+            self._add_source(scope, _Source(names, table, table.has_alias))
         self._expressions([expression], scope, frozenset())
+
+    def ambiguous(self) -> frozenset[TableReference]:
+        """The tables without an alias whose own name other relations have, in any scope.
+
+        Where a column names its table's database, they need aliases that no other relation has.
+        """
+        if all(qualifier.is_plain for qualifier in self.qualifiers):
+            return frozenset()
+        return frozenset(
+            table
+            for table in self.tables
+            if not table.has_alias and len(self._names[self._fold(table.parts[-1])]) > 1
+        )
+
+    def _add_source(self, scope: _Scope, source: _Source) -> None:
+        scope.sources.append(source)
+        if source.names:
+            # Equal aliases are those of different relations.
+            key = (*source.names, str(len(self._names))) if source.has_alias else source.names
+            self._names.setdefault(source.names[-1], set()).add(key)
 
     # Queries
 
@@ -356,15 +391,18 @@ class _Resolver:
             return self.query(body, parent, known)
         if isinstance(body, Select):
             return self._select(body, self._scope(parent), known)
-        first = self._body(body.operands[0], parent, known)
-        for operand in body.operands[1:]:
-            if body.is_pipe and isinstance(operand, Select):
-                self._select(operand, first, known)
-                first.keeps_columns &= operand.keeps_columns
-            else:
+        scope = self._body(body.operands[0], parent, known)
+        for before, operand in pairwise(body.operands):
+            if not body.is_pipe or not isinstance(operand, Select):
                 self._body(operand, parent, known)
+                continue
+            if not (isinstance(before, Select) and before.keeps_columns):
+                # Its columns are not those of tables any more.
+                scope = self._scope(parent)
+            self._select(operand, scope, known)
+            scope.keeps_columns &= operand.keeps_columns
         # After UNION and its like, columns have no qualifiers.
-        return first if body.is_pipe else self._scope(parent)
+        return scope if body.is_pipe else self._scope(parent)
 
     def _scope(self, parent: _Scope | None) -> _Scope:
         scope = _Scope(parent)
@@ -410,13 +448,20 @@ class _Resolver:
                 table = self._table_function(call, has_alias=bool(names))
                 if table is None:
                     self._call(call, scope, known, frozenset())
-            case From() as inner:
+            case From() as inner if not names:
                 self._from(inner, scope, known)
                 scope.uses_all_columns |= inner.uses_all_columns
                 return
+            case From() as inner:
+                within = self._scope(scope.parent)
+                self._from(inner, within, known)
+                scope.uses_all_columns |= inner.uses_all_columns
+                tables = tuple(_tables(within.sources))
+                self._add_source(scope, _Source(names, None, True, tables))
+                return
             case expressions:
                 self._expressions(expressions, scope, known)
-        scope.sources.append(_Source(names, table, relation.alias is not None))
+        self._add_source(scope, _Source(names, table, relation.alias is not None))
 
     def _table(
         self, named: TableName, known: frozenset[str], *, has_alias: bool
@@ -487,7 +532,7 @@ class _Resolver:
                     case ColumnName(name=name):
                         if self._fold(name.parts[0]) not in hidden:
                             self._column(name, scope)
-                    case Star(qualifier=name) if name is not None and len(name.parts) > 1:
+                    case Star(qualifier=name) if name is not None:
                         self._qualifier(name, len(name.parts), scope)
                     case Call():
                         self._call(item, scope, known, hidden)
@@ -548,17 +593,18 @@ class _Resolver:
                         f"called '{name.parts[length - 1]}': write the database before it, or give "
                         "one of them an alias"
                     )
-                self._add_qualifier(tables[0], name, length)
+                self._add_qualifier(tables[0], name, length, scope)
                 return
             around = around.parent
 
     def _add_qualifier(
-        self, table: TableReference | OuterTable | None, name: Name, length: int
+        self, table: TableReference | OuterTable | None, name: Name, length: int, scope: _Scope
     ) -> None:
-        """Note that the first parts of a name mean a table, unless Spark sees that by itself."""
-        is_plain = length == 1 and not (isinstance(table, OuterTable) and table.alias is None)
-        if table is None or is_plain:
+        """Note that the first parts of a name mean a table."""
+        if table is None:
             return
+        if isinstance(table, OuterTable):
+            self._reject_capture(table, name, scope)
         last = name.ends[length - 1]
         is_whole = last == name.end
         self.qualifiers.append(
@@ -568,8 +614,30 @@ class _Resolver:
                 self._tokens[last - 1].end,
                 name.parts[length:] if is_whole else (),
                 self._tokens[last - 1].end if is_whole else self._tokens[last + 1].start,
+                length == 1,
             )
         )
+
+    def _reject_capture(self, table: OuterTable, name: Name, scope: _Scope) -> None:
+        """Reject a column of a table around the expression that a subquery would take for its own.
+
+        Raises:
+            Unsupported: A relation of the subquery is called like that table, or any of them may
+                have such a column.
+        """
+        around: _Scope | None = scope
+        while around is not None and around.parent is not None:
+            for source in around.sources:
+                is_renamed = isinstance(source.table, TableReference) and not source.has_alias
+                if table.alias is None or (
+                    not is_renamed and source.is_called([self._fold(table.alias)])
+                ):
+                    raise Unsupported(
+                        f"column {'.'.join(name.parts)} in a subquery is not supported here, as a "
+                        "table of the subquery may have such a column: give the tables of the "
+                        "subquery other aliases, or write the condition without it"
+                    )
+            around = around.parent
 
     def _metadata_column(self, column: str, parts: Sequence[str], scope: _Scope) -> None:
         qualifier = [self._fold(part) for part in parts[:-1]]
@@ -597,10 +665,15 @@ class _Resolver:
             around = around.parent
 
 
+def _tables(sources: Iterable[_Source]) -> Iterator[TableReference]:
+    for source in sources:
+        if isinstance(source.table, TableReference):
+            yield source.table
+        yield from source.inner
+
+
 def _tables_of(sources: Iterable[_Source]) -> tuple[int, ...]:
-    return tuple(
-        source.table.start for source in sources if isinstance(source.table, TableReference)
-    )
+    return tuple(table.start for table in _tables(sources))
 
 
 def _stars(expression: Expression) -> Iterable[Star]:

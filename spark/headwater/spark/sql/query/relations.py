@@ -52,6 +52,7 @@ class Relations:
     missing: dict[tuple[str, ...], NotFound] = field(default_factory=dict)
     """Names that the catalog does not know: they may be Spark's."""
     _found: dict[object, Relation | ViewInfo] = field(default_factory=dict)
+    _absent: set[tuple[str, ...]] = field(default_factory=set)
     _tables: dict[str, Table] = field(default_factory=dict)
     _dynamic: Mapping[str, str] | None = None
 
@@ -66,7 +67,7 @@ class Relations:
             Invalid, NotFound, Unsupported: The query asks for what there is not.
         """
         parts = self.context.whole_name(reference.parts, database)
-        if len(parts) != 2 or not all(parts):
+        if len(parts) != 2 or not all(parts) or parts in self._absent:
             return None
         try:
             key = (
@@ -82,6 +83,7 @@ class Relations:
             if error.resource_type not in _MISSING:
                 raise
             self.missing[reference.parts] = error
+            self._absent.add(parts)
             return None
         if not reference.metadata or not isinstance(relation, Relation) or relation.rows is None:
             return relation
@@ -96,7 +98,7 @@ class Relations:
         except NotFound as error:
             if error.resource_type not in _MISSING:
                 raise
-            stored = self.context.stored_names.table(identifier)
+            stored = self.context.stored_names.table(identifier, is_missing=True)
             if stored == identifier:
                 raise
             return self._open(stored, reference)

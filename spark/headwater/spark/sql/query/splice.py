@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -78,8 +78,6 @@ class _Splicer:
             table: table.alias for table in outer or ()
         }
         added: dict[int, tuple[str, ...]] = {}
-        # Only where a column says more of its table's name do two tables of one name need others.
-        named = self._named_tables(names.tables, database) if names.qualifiers else {}
         for reference in names.tables:
             if self._is_sparks(reference):
                 continue
@@ -92,9 +90,9 @@ class _Splicer:
             alias = None
             if not reference.has_alias and not reference.is_bare:
                 alias = reference.parts[-1]
-                if len(reference.parts) > 1 and len(named.get(alias.casefold(), ())) > 1:
-                    # Two tables of one name: only their databases tell them apart.
-                    alias = ".".join(reference.parts)
+                if reference in names.ambiguous:
+                    # Only their databases tell them apart.
+                    alias = ".".join(context.whole_name(reference.parts, database))
                 aliases[reference] = alias
             text_of_relation = self._place(relation, alias)
             start = reference.start
@@ -108,7 +106,7 @@ class _Splicer:
         changes += [
             _requalified(qualifier, aliases[qualifier.table])
             for qualifier in names.qualifiers
-            if qualifier.table in aliases
+            if qualifier.table in aliases and not self._is_right(qualifier, aliases)
         ]
         changes += [
             (start, end, _plain(call))
@@ -121,17 +119,15 @@ class _Splicer:
             at = end
         return "".join([*pieces, _plain(text[at:])])
 
-    def _named_tables(
-        self, references: Sequence[TableReference], database: str | None
-    ) -> dict[str, set[tuple[str, ...]]]:
-        """The tables that a query gives no alias, by their own names."""
-        named: dict[str, set[tuple[str, ...]]] = {}
-        for reference in references:
-            if reference.has_alias or reference.is_bare:
-                continue
-            parts = self.opened.context.whole_name(reference.parts, database)
-            named.setdefault(parts[-1].casefold(), set()).add(parts)
-        return named
+    def _is_right(
+        self, qualifier: Qualifier, aliases: Mapping[TableReference | OuterTable, str | None]
+    ) -> bool:
+        """Whether a qualifier is its table's alias as it stands."""
+        if not qualifier.is_plain:
+            return False
+        table = qualifier.table
+        own = table.parts[-1] if isinstance(table, TableReference) else table.names[-1]
+        return aliases[table] is not None and self._fold(own) == self._fold(aliases[table] or "")
 
     @cached_property
     def _fold(self) -> Callable[[str], str]:
@@ -266,10 +262,14 @@ def _requalified(qualifier: Qualifier, alias: str | None) -> tuple[int, int, str
 
 
 def _raise_syntax_error(spark: SparkSession, text: str) -> None:
-    """Raise Spark's own error if a query is not one to Spark either."""
+    """Raise Spark's own error if a query is not one to Spark either; nothing is run."""
     with unlogged_errors():
+        if not is_connect(spark):
+            session: Any = spark._jsparkSession
+            session.sessionState().sqlParser().parsePlan(text)
+            return
         try:
-            spark.sql(text)
+            spark.sql(f"EXPLAIN {text}")
         except ParseException:
             raise
         except PySparkException:
