@@ -63,13 +63,17 @@ class Encryption:
             modes = ", ".join(EncryptionMode)
             raise Invalid(f"{_MODE} is '{text}', and not one of {modes}") from None
         if (certificate is None) != (key is None):
-            raise Invalid(f"{_CERTIFICATE} and {_KEY} are needed together")
+            raise Invalid(f"{_CERTIFICATE} and {_KEY} are needed together; name both or neither")
         needs = (EncryptionMode.VERIFY_CA, EncryptionMode.VERIFY_IDENTITY)
         if ca is not None and mode not in needs:
-            raise Invalid(f"{_CA} is named, and {_MODE} {mode} verifies nothing")
+            raise Invalid(
+                f"{_CA} is named, and {_MODE} {mode} verifies nothing; set {_MODE} to verify-ca or "
+                f"verify-identity, or leave {_CA} out"
+            )
         if certificate is not None and mode in (EncryptionMode.DISABLED, EncryptionMode.PREFERRED):
             raise Invalid(
-                f"{_CERTIFICATE} is named, and {_MODE} {mode} does not require encryption"
+                f"{_CERTIFICATE} is named, and {_MODE} {mode} does not require encryption; set "
+                f"{_MODE} to required, or leave {_CERTIFICATE} out"
             )
         return Encryption(mode, ca, certificate, key)
 
