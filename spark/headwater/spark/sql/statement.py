@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from headwater.spark.names import quoted
-from headwater.spark.sql.parser.tokens import Token, TokenType, string_value, tokenize
+from headwater.spark.sql.parser.tokens import (
+    Token,
+    TokenType,
+    location,
+    string_value,
+    tokenize,
+)
 from headwater.storage.errors import Invalid
 
 __all__ = [
@@ -184,7 +190,7 @@ def read_words(text: str) -> list[Word]:
                 token = next(tokens)
         elif token.type in (TokenType.STRING, TokenType.DOUBLE_QUOTED):
             previous = words[-1] if words else None
-            if previous is not None and previous.end == token.start and previous.text in ("X", "x"):
+            if previous is not None and _begins_binary(previous, token):
                 written = text[previous.start : token.end]
                 words[-1] = Word(WordKind.SYMBOL, written, previous.start, token.end)
             else:
@@ -199,6 +205,12 @@ def read_words(text: str) -> list[Word]:
         else:
             words.append(Word(_KINDS[token.type], token.text, token.start, token.end))
     return words
+
+
+def _begins_binary(word: Word, token: Token) -> bool:
+    """Whether a word and a string are one constant, as in ``X'1F'``."""
+    is_prefix = word.kind is WordKind.WORD and word.text in ("X", "x")
+    return is_prefix and word.end == token.start
 
 
 def _add_string(words: list[Word], token: Token) -> None:
@@ -423,9 +435,8 @@ class Statement:
         word = self._next()
         actual = "the statement ends" if word is None else f"there is {self._excerpt()}"
         position = len(self._source) if word is None else word.start
-        line = self._source.count("\n", 0, position) + 1
-        column = position - (self._source.rfind("\n", 0, position) + 1) + 1
-        return Invalid(f"line {line}, column {column}: {actual} where {expected} is expected")
+        where = location(self._source, position)
+        return Invalid(f"{where}: {actual} where {expected} is expected")
 
     def _next(self) -> Word | None:
         return self._words[self._at] if self._at < len(self._words) else None

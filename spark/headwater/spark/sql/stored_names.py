@@ -30,7 +30,7 @@ class StoredNames:
     fold: Callable[[str], str]
 
     def database(self, name: str) -> str:
-        """The stored name of a database; the name itself where there is no such database.
+        """The stored name of a database; the name itself if it does not exist.
 
         Raises:
             Invalid: Several databases differ from the name in case only.
@@ -40,7 +40,7 @@ class StoredNames:
         return self._only("database", name, self.lake.list_databases())
 
     def table(self, identifier: Identifier, *, is_missing: bool = False) -> Identifier:
-        """The stored name of a table or a view; the name itself where there is none.
+        """The stored name of a table or a view; the name itself if it does not exist.
 
         Args:
             identifier: The name.
@@ -70,7 +70,7 @@ class StoredNames:
         return replace(identifier, database=database, name=stored + identifier.name[len(name) :])
 
     def function(self, identifier: Identifier) -> Identifier:
-        """The stored name of a function; the name itself where there is none.
+        """The stored name of a function; the name itself if it does not exist.
 
         Raises:
             Invalid: Several functions differ from the name in case only.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from headwater.spark.names import parts_of
 from headwater.spark.sql.parser.cursor import END, Cursor, UnsupportedSyntax
 from headwater.spark.sql.parser.tokens import string_value
 from headwater.spark.sql.parser.tree import (
@@ -15,7 +15,6 @@ from headwater.spark.sql.parser.tree import (
     IdentifierClause,
     Lambda,
     Name,
-    Parameter,
     Query,
     Star,
     Subquery,
@@ -24,7 +23,6 @@ from headwater.spark.sql.parser.tree import (
 
 __all__ = ["PIPE_WORDS", "QUERY_WORDS", "ExpressionParser"]
 
-_NAME_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _PREFIXES = frozenset({"NOT", "!", "-", "+", "~"})
 _COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", "!>", ">", ">=", "!<"})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "DIV", "&", "|", "^", "||", "<<", ">>", ">>>"})
@@ -73,15 +71,6 @@ QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "RE
 """What begins a query."""
 _AFTER_OPERAND = _COMPARISONS | _ARITHMETIC | {END, ",", ")", "]", "FROM", "AS", "AND", "OR", "|>"}
 """What may follow a column whose name is also a keyword."""
-
-
-def _name_parts(name: str) -> tuple[str, ...]:
-    """The parts of a name in a string; one part where it is not written as several are."""
-    parts = _NAME_PART.findall(name)
-    written = ".".join(f"`{quoted}`" if quoted else plain for quoted, plain in parts)
-    if written != name or not name:
-        return (name,)
-    return tuple(plain or quoted.replace("``", "`") for quoted, plain in parts)
 
 
 class ExpressionParser:
@@ -375,9 +364,7 @@ class ExpressionParser:
         keyword = cursor.keyword()
         if keyword == "[":
             cursor.index += 1
-            separators, self._separators = self._separators, frozenset()
-            items += self.expression().items
-            self._separators = separators
+            items += self._nested().items
             cursor.expect("]")
         elif keyword == "." and cursor.at_name(1):
             cursor.index += 1
@@ -406,11 +393,8 @@ class ExpressionParser:
             while cursor.at_string():
                 cursor.index += 1
         elif keyword == "?":
-            items.append(Parameter(None, cursor.index, cursor.index + 1))
             cursor.index += 1
         elif keyword == ":" and cursor.at_name(1):
-            name = cursor.token(1).text
-            items.append(Parameter(name, cursor.index, cursor.index + 2))
             cursor.index += 2
         elif keyword == "(":
             self._bracket(items)
@@ -474,7 +458,7 @@ class ExpressionParser:
             self._case(items)
         elif keyword in ("CAST", "TRY_CAST") and following == "(":
             cursor.index += 2
-            self._nested(items)
+            items += self._nested().items
             cursor.expect("AS")
             self.data_type()
             cursor.expect(")")
@@ -497,25 +481,25 @@ class ExpressionParser:
             return False
         return True
 
-    def _nested(self, items: list[ExpressionItem]) -> None:
+    def _nested(self) -> Expression:
+        """Read an expression in which the words between a call's arguments are as elsewhere."""
         separators, self._separators = self._separators, frozenset()
-        items += self.expression().items
+        expression = self.expression()
         self._separators = separators
+        return expression
 
     def _case(self, items: list[ExpressionItem]) -> None:
         cursor = self._cursor
         cursor.index += 1
-        separators, self._separators = self._separators, frozenset()
         if cursor.keyword() != "WHEN":
-            items += self.expression().items
+            items += self._nested().items
         while cursor.accept("WHEN"):
-            items += self.expression().items
+            items += self._nested().items
             cursor.expect("THEN")
-            items += self.expression().items
+            items += self._nested().items
         if cursor.accept("ELSE"):
-            items += self.expression().items
+            items += self._nested().items
         cursor.expect("END")
-        self._separators = separators
 
     def _at_interval_value(self, ahead: int) -> bool:
         cursor = self._cursor
@@ -549,9 +533,7 @@ class ExpressionParser:
         cursor = self._cursor
         start = cursor.index
         cursor.index += 2
-        separators, self._separators = self._separators, frozenset()
-        expression = self.expression()
-        self._separators = separators
+        expression = self._nested()
         cursor.expect(")")
         return IdentifierClause(expression, start, cursor.index)
 
@@ -564,7 +546,7 @@ class ExpressionParser:
         ahead = expression.start - cursor.index
         if not cursor.at_string(ahead):
             return None
-        parts = _name_parts(string_value(cursor.token(ahead)))
+        parts = parts_of(string_value(cursor.token(ahead)))
         return Name(parts, clause.start, clause.end, (clause.end,) * len(parts))
 
     def _named(self, items: list[ExpressionItem]) -> None:

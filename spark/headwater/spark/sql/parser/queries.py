@@ -58,13 +58,10 @@ class QueryParser:
 
     def at_query(self) -> bool:
         """Whether what comes next can only be a query."""
-        keyword = self._cursor.keyword()
-        if keyword == "(":
-            ahead = 0
-            while self._cursor.keyword(ahead) == "(":
-                ahead += 1
-            keyword = self._cursor.keyword(ahead)
-        return keyword in ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")
+        ahead = 0
+        while self._cursor.keyword(ahead) == "(":
+            ahead += 1
+        return self._cursor.keyword(ahead) in QUERY_WORDS
 
     def query(self) -> Query:
         """Read a query.
@@ -350,13 +347,10 @@ class QueryParser:
         if cursor.accept("(", ")"):
             return []
         expression = self.expressions.expression()
-        self.alias_of_grouping()
-        return [expression]
-
-    def alias_of_grouping(self) -> None:
-        """Read the alias of a grouping expression, which only ``|> AGGREGATE`` uses."""
-        if self._cursor.keyword() != "GROUPING":
+        # Only `|> AGGREGATE` has aliases here.
+        if cursor.keyword() != "GROUPING":
             self.alias()
+        return [expression]
 
     def _grouping_sets(self) -> list[Expression]:
         cursor = self._cursor

@@ -108,9 +108,7 @@ class RelationParser:
         """Read a hint, ``/*+ … */``."""
         cursor = self._cursor
         cursor.expect("/*+")
-        while not cursor.accept("*/"):
-            if cursor.at_end:
-                raise cursor.unexpected("*/")
+        while not cursor.accept("*/"):  # The lexer has seen it.
             cursor.index += 1
 
     def _relation(self, source: From) -> None:

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from headwater.spark.names import quoted
 from headwater.storage.errors import Invalid
 
-__all__ = ["Token", "TokenType", "string_value", "tokenize", "with_backquotes"]
+__all__ = ["Token", "TokenType", "location", "string_value", "tokenize", "with_backquotes"]
 
 
 class TokenType(Enum):
@@ -139,6 +140,12 @@ def string_value(token: Token, *, keeps_escapes: bool = False) -> str:
     return inner if keeps_escapes or "\\" not in inner else _ESCAPE.sub(_unescaped, inner)
 
 
+def location(text: str, offset: int) -> str:
+    """The line and the column of an offset, for messages."""
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
+
+
 def with_backquotes(text: str) -> str:
     """SQL text whose names in double quotes stand in backquotes, as any session reads them.
 
@@ -149,8 +156,8 @@ def with_backquotes(text: str) -> str:
     copied = 0
     for token in tokenize(text):
         if token.type is TokenType.DOUBLE_QUOTED:
-            name = token.text[1:-1].replace('""', '"').replace("`", "``")
-            pieces += [text[copied : token.start], f"`{name}`"]
+            name = token.text[1:-1].replace('""', '"')
+            pieces += [text[copied : token.start], quoted(name)]
             copied = token.end
     return "".join([*pieces, text[copied:]])
 
@@ -185,12 +192,10 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def _dollar_quote_end(text: str, match: re.Match[str]) -> int:
-    """The offset after the ``$$`` or ``$tag$`` that ends a string; 0 where there is none."""
+    """The offset after the ``$$`` or ``$tag$`` that ends a string; 0 if it has no end."""
     end = text.find(match[0], match.end())
     return end + len(match[0]) if end >= 0 else 0
 
 
 def _unreadable(text: str, offset: int, reason: str) -> Invalid:
-    line = text.count("\n", 0, offset) + 1
-    column = offset - text.rfind("\n", 0, offset)
-    return Invalid(f"the SQL text cannot be read: line {line}, column {column}: {reason}")
+    return Invalid(f"the SQL text cannot be read: {location(text, offset)}: {reason}")

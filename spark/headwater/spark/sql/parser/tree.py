@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 __all__ = [
-    "Assignment",
     "Call",
     "ColumnName",
     "CommonTable",
@@ -22,7 +21,6 @@ __all__ = [
     "IdentifierClause",
     "Lambda",
     "Name",
-    "Parameter",
     "Query",
     "QueryBody",
     "Relation",
@@ -65,7 +63,7 @@ class Star:
     """A ``*``.
 
     Attributes:
-        qualifier: The name before it; None where there is none.
+        qualifier: The name before it, if it has one.
         start, end: Its tokens, with those of ``EXCEPT (…)``.
         has_except: Whether it leaves columns out.
     """
@@ -118,15 +116,6 @@ class Lambda:
 
 
 @dataclass(slots=True)
-class Parameter:
-    """``:name`` or ``?``, whose name is None."""
-
-    name: str | None
-    start: int
-    end: int
-
-
-@dataclass(slots=True)
 class IdentifierClause:
     """``IDENTIFIER(expression)``, which stands for a name."""
 
@@ -135,9 +124,7 @@ class IdentifierClause:
     end: int
 
 
-ExpressionItem: TypeAlias = (
-    ColumnName | Star | Call | Subquery | Lambda | Parameter | IdentifierClause
-)
+ExpressionItem: TypeAlias = ColumnName | Star | Call | Subquery | Lambda | IdentifierClause
 
 
 @dataclass(slots=True)
@@ -235,14 +222,6 @@ class From:
     relations: list[Relation] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
     uses_all_columns: bool = False
-
-
-@dataclass(slots=True)
-class Assignment:
-    """``column = value`` after ``SET``."""
-
-    column: Name
-    value: Expression
 
 
 @dataclass(slots=True)

@@ -110,9 +110,10 @@ def _short_calls(
     except NotFound:
         return []
     is_sparks = context.session.spark.catalog.functionExists
-    folded = {context.fold(name) for name in names}
+    fold = context.fold
+    folded = set(map(fold, names))
     registered: dict[str, str] = {}
-    for name in {name for _, name in calls if context.fold(name) in folded}:
+    for name in {name for _, name in calls if fold(name) in folded}:
         if not is_sparks(quoted(name)):
             identifier = context.stored_names.function(Identifier(database, name))
             spec = functions.get(identifier).spec

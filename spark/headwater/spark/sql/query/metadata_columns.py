@@ -33,7 +33,7 @@ class Star:
 
 
 def hidden_column(name: str) -> str | None:
-    """The metadata column of a name in any case; None where there is none."""
+    """The metadata column of a name in any case; None for other names."""
     return _HIDDEN.get(name.lower())
 
 

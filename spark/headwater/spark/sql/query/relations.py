@@ -92,7 +92,7 @@ class Relations:
     def _open_stored(
         self, identifier: Identifier, reference: TableReference
     ) -> Relation | ViewInfo:
-        """Open a table or view by its name; if there is none, by one in another case."""
+        """Open a table or view by its name, or else by the name in another case."""
         try:
             return self._open(identifier, reference)
         except NotFound as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -106,7 +106,8 @@ class _Splicer:
         changes += [
             _requalified(qualifier, aliases[qualifier.table])
             for qualifier in names.qualifiers
-            if qualifier.table in aliases and not self._is_right(qualifier, aliases)
+            if qualifier.table in aliases
+            and not self._is_right(qualifier, aliases[qualifier.table])
         ]
         changes += [
             (start, end, _plain(call))
@@ -119,15 +120,13 @@ class _Splicer:
             at = end
         return "".join([*pieces, _plain(text[at:])])
 
-    def _is_right(
-        self, qualifier: Qualifier, aliases: Mapping[TableReference | OuterTable, str | None]
-    ) -> bool:
+    def _is_right(self, qualifier: Qualifier, alias: str | None) -> bool:
         """Whether a qualifier is its table's alias as it stands."""
-        if not qualifier.is_plain:
+        if not qualifier.is_plain or alias is None:
             return False
         table = qualifier.table
         own = table.parts[-1] if isinstance(table, TableReference) else table.names[-1]
-        return aliases[table] is not None and self._fold(own) == self._fold(aliases[table] or "")
+        return self._fold(own) == self._fold(alias)
 
     @cached_property
     def _fold(self) -> Callable[[str], str]:
