@@ -12,7 +12,7 @@ from headwater.cdc.model.tables import TableName
 from headwater.cdc.mysql.log_files import LogFile
 from headwater.cdc.mysql.server import Address, MySQLServer
 from headwater.cdc.mysql.source import MySQLSource
-from headwater.cdc.source.log_batches import BatchLimits
+from headwater.cdc.source.log_batches import BatchDeadline, BatchLimits
 
 pytestmark = pytest.mark.mariadb
 
@@ -60,15 +60,34 @@ def test_compressed_rows_count_as_what_they_are_without(
     assert batch.size > 1_000_000
 
 
+def _deadlines(limits: BatchLimits, *changes: float) -> list[float]:
+    """When a batch that begins at 100 s ends: at first, and after each change."""
+    times = iter([100.0, *changes])
+    deadline = BatchDeadline(limits, lambda: next(times))
+    result = [deadline.seconds]
+    for _ in changes:
+        deadline.add_change()
+        result.append(deadline.seconds)
+    return result
+
+
 def test_a_first_change_that_is_waited_for_does_not_begin_the_time_again() -> None:
     limits = BatchLimits(5, quiet_seconds=60, min_seconds=1)
-    assert [limits.deadline(100, first_change) for first_change in (100, 103, 104, 130)] == [
-        105,
-        105,
-        105,
-        131,
+    assert [_deadlines(limits, first) for first in (100, 103, 104, 130)] == [
+        [160, 105],
+        [160, 105],
+        [160, 105],
+        [160, 131],
     ]
-    assert BatchLimits(5, quiet_seconds=60).deadline(100, 130) == 135
+    assert _deadlines(BatchLimits(5, quiet_seconds=60), 130, 133) == [160, 135, 135]
+    assert _deadlines(BatchLimits(5), 103, 104) == [105, 105, 105]
+
+
+def test_a_batch_with_a_change_that_is_waited_for_ends_when_nothing_follows_it() -> None:
+    limits = BatchLimits(5, quiet_seconds=60, min_seconds=1, idle_seconds=0.25)
+    assert _deadlines(limits, 130, 130.5, 130.875) == [160, 130.25, 130.75, 131]
+    # The time between two commits is not shorter than the limit.
+    assert _deadlines(limits, 103, 104.875) == [160, 105, 105]
 
 
 def test_a_batch_ends_after_the_second_in_which_its_file_was_made(

@@ -112,7 +112,7 @@ def test_what_came_while_a_batch_was_committed_has_waited_already(
     assert seen
     # Less than a batch's time, as some of it has passed since the last one; but not nothing.
     assert all(12 <= limits.seconds < 60 == limits.quiet_seconds for limits in seen), seen
-    assert {limits.min_seconds for limits in seen} == {12}
+    assert {(limits.min_seconds, limits.idle_seconds) for limits in seen} == {(12, 1.2)}
 
 
 def test_nothing_new_makes_no_batch(origin: Origin, follower: Follower) -> None:

@@ -47,7 +47,7 @@ from headwater.cdc.mysql.statements import (
     temporary_changes,
 )
 from headwater.cdc.mysql.table_map import parse_table_map
-from headwater.cdc.source.log_batches import BatchLimits, LogBatch, XaEnd
+from headwater.cdc.source.log_batches import BatchDeadline, BatchLimits, LogBatch, XaEnd
 from headwater.cdc.source.positions import READ_AGAIN, Position
 from headwater.storage.errors import CorruptData, Unavailable, Unsupported
 
@@ -243,16 +243,14 @@ class MySQLLogReader:
             Unavailable: The connection is lost.
         """
         batch = self._new_batch()
-        begun = monotonic()
-        deadline = begun + max(limits.seconds, limits.quiet_seconds)
-        is_quiet = limits.quiet_seconds > limits.seconds
+        deadline = BatchDeadline(limits)
         until = None if limits.end is None else PositionTracker(limits.end)
         later: list[OpenTransaction] = []
         while (batch.size < limits.bytes or not self._tracker.is_start) and not batch.changes:
             if limits.end is not None and self._tracker.reaches(limits.end):
                 break
             if self._tracker.is_start:
-                transaction = self._next(deadline, should_end)
+                transaction = self._next(deadline.seconds, should_end)
             else:
                 # Another file follows a transaction that ends beyond what a start can be.
                 transaction = self._next(None, lambda: False)
@@ -267,8 +265,8 @@ class MySQLLogReader:
                 self._held.appendleft(transaction)
                 break
             self._merge(batch, transaction)
-            if is_quiet and batch.has_content:
-                is_quiet, deadline = False, limits.deadline(begun, monotonic())
+            if batch.has_content:
+                deadline.add_change()
         self._held.extendleft(reversed(later))
         self._end_batch(batch)
         return batch

@@ -44,6 +44,8 @@ _FIRST_WAIT = 0.5
 _JOINING_SECONDS = 0.2
 # Of a batch's time, for which changes are collected although the batch before took longer.
 _MIN_SHARE = 0.2
+# Of a batch's time, after which a first change is committed if nothing has followed it.
+_IDLE_SHARE = 0.02
 # Batches that are one while tables are read and nothing of them changes.
 _READING_BATCHES = 12
 # The properties of the plan of a batch that no table has a part in.
@@ -536,7 +538,8 @@ class _Session:
             min_seconds = seconds * _MIN_SHARE
             seconds = max(seconds - (monotonic() - self._recorded), min_seconds)
             quiet_seconds = settings.batch_seconds
-        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds, min_seconds)
+        idle_seconds = None if min_seconds is None else settings.batch_seconds * _IDLE_SHARE
+        return BatchLimits(seconds, settings.batch_bytes, quiet_seconds, min_seconds, idle_seconds)
 
     def _should_end(self, commit: BatchCommit, *, is_waited_for: bool) -> bool:
         if self._stop.is_set():

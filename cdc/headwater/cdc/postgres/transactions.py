@@ -44,7 +44,7 @@ from headwater.cdc.postgres.relations import (
 from headwater.cdc.postgres.rows import Convert, LogTableRows
 from headwater.cdc.postgres.slots import LogSource, check_slot
 from headwater.cdc.postgres.table_storage import TableStorage
-from headwater.cdc.source.log_batches import BatchLimits, LogBatch
+from headwater.cdc.source.log_batches import BatchDeadline, BatchLimits, LogBatch
 from headwater.cdc.source.positions import READ_AGAIN, Position
 from headwater.storage.errors import Conflict, CorruptData, HeadwaterError, Invalid, Unavailable
 
@@ -242,11 +242,9 @@ class PostgresLogReader:
             Unavailable: The connection is lost.
         """
         batch = self._new_batch()
-        begun = monotonic()
-        deadline = begun + max(limits.seconds, limits.quiet_seconds)
-        is_quiet = limits.quiet_seconds > limits.seconds
+        deadline = BatchDeadline(limits)
         while batch.size < limits.bytes:
-            transaction = self._next(deadline, should_end)
+            transaction = self._next(deadline.seconds, should_end)
             if transaction is None:
                 batch.ended = self._chunks.ended
                 break
@@ -258,8 +256,8 @@ class PostgresLogReader:
                         batch.changes, transaction.is_announced = changes, True
                     break
             self._merge(batch, transaction)
-            if is_quiet and batch.has_content:
-                is_quiet, deadline = False, limits.deadline(begun, monotonic())
+            if batch.has_content:
+                deadline.add_change()
         return self._ended(batch, self._position.at(self._lsn))
 
     def read_until(self, end: Position) -> LogBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +16,16 @@ from headwater.cdc.ddl import Change, Syntax
 from headwater.cdc.model.tables import SourceTable, TableName
 from headwater.cdc.source.positions import Position
 
-__all__ = ["BatchLimits", "LogBatch", "LogReader", "LoggedRows", "TableRows", "XaEnd", "slab_parts"]
+__all__ = [
+    "BatchDeadline",
+    "BatchLimits",
+    "LogBatch",
+    "LogReader",
+    "LoggedRows",
+    "TableRows",
+    "XaEnd",
+    "slab_parts",
+]
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class BatchLimits:
         quiet_seconds: How long to wait for the first change of a followed table, if that is longer.
         min_seconds: How long to go on after a first change that was waited for so; None is
             `seconds`.
+        idle_seconds: How long nothing comes until a batch with such a change ends before that; None
+            for no such end.
         end: A position that the log has, which the batch does not pass; where sources keep their
             log (`Source.keeps_log`).
     """
@@ -36,17 +48,39 @@ class BatchLimits:
     bytes: int = 128 << 20
     quiet_seconds: float = 0.0
     min_seconds: float | None = None
+    idle_seconds: float | None = None
     end: Position | None = None
 
-    def deadline(self, begun: float, first_change: float) -> float:
-        """When a batch ends whose first change has come while it was waited for.
 
-        Args:
-            begun: When the batch began, in seconds.
-            first_change: When the change came.
-        """
-        least = self.seconds if self.min_seconds is None else self.min_seconds
-        return max(begun + self.seconds, first_change + least)
+class BatchDeadline:
+    """When a batch ends that is collected now, by its limits of time.
+
+    Args:
+        limits: The limits.
+        now: The time in seconds.
+
+    Attributes:
+        seconds: Until when to wait for the next transaction.
+    """
+
+    def __init__(self, limits: BatchLimits, now: Callable[[], float] = monotonic) -> None:
+        self._limits, self._now, self._begun = limits, now, now()
+        self._waits = limits.quiet_seconds > limits.seconds
+        self._last: float | None = None
+        self.seconds = self._begun + max(limits.seconds, limits.quiet_seconds)
+
+    def add_change(self) -> None:
+        """Take note of a transaction with a change, or of one after it."""
+        limits = self._limits
+        if not self._waits:
+            return
+        now, least = self._now(), self._begun + limits.seconds
+        if self._last is None:
+            seconds = limits.seconds if limits.min_seconds is None else limits.min_seconds
+            self._last = max(least, now + seconds)
+        self.seconds = self._last
+        if limits.idle_seconds is not None:
+            self.seconds = min(self._last, max(least, now + limits.idle_seconds))
 
 
 @dataclass(frozen=True)
