@@ -63,7 +63,7 @@ def test_more_columns_take_no_more_calls(
         for _ in range(2):
             lake.write(rows.coalesce(1), table)
         text = f"SELECT {what} FROM {table} WHERE c1 < 5"
-        # The stand-in of a table is made for its first query.
+        # The placeholder relation of a table is made for its first query.
         lake.sql(text)
         taken[count] = calls(lambda text=text: lake.sql(text))  # type: ignore[misc]
     assert taken[60] == taken[3]
@@ -80,7 +80,7 @@ def test_tables_that_a_query_names_again_take_no_errors_of_spark(
     twice = "SELECT * FROM db.one AS a JOIN db.one AS b USING (id)"
     for text in (once, twice):
         lake.sql(text)
-    assert calls(lambda: lake.sql(twice)) == calls(lambda: lake.sql(once))
+    assert calls(lambda: lake.sql(twice)) < calls(lambda: lake.sql(once))
 
 
 def test_files_that_were_read_before_take_fewer_calls(

@@ -40,6 +40,7 @@ _COLUMN = re.compile(r"\bheadwater_(\d+)_(\d+)#")
 # Or a text or a name, in which the same letters say nothing.
 _TIMESTAMP = re.compile(r"\bTIMESTAMP '([^']*)'|'(?:[^'\\]|\\.)*'|`[^`]*`", re.DOTALL)
 _CAST_TO_TIMESTAMP = re.compile(r"\bAS TIMESTAMP(_LTZ)?\)", re.IGNORECASE)
+_LEAF_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|\bheadwater_(\d+)_(\d+)\b", re.DOTALL)
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::(\d\d))?")
 # Beyond, zones differ between Java's and Python's rules.
 _YEARS = range(1900, 2038)
@@ -51,8 +52,9 @@ class Need:
 
     Attributes:
         columns: The places of the columns in the table.
-        conditions: Conditions of which one is true for each row needed, over the relation's
-            columns; empty if no row is needed. None in the place of one that is true for all rows.
+        conditions: Conditions of which one is true for each row needed, over the columns of
+            placeholder relation 0; empty if no row is needed. None in the place of one that is
+            true for all rows.
     """
 
     columns: frozenset[int]
@@ -68,7 +70,6 @@ class Need:
 
     def predicate(
         self,
-        number: int,
         schema: st.StructType,
         table: TableSchema,
         time_zone: str,
@@ -80,7 +81,6 @@ class Need:
         """A predicate that is true for all rows needed; None if that is all it could say.
 
         Args:
-            number: The placeholder relation's.
             schema: The placeholder relation's columns.
             table: The table's schema.
             time_zone: The session's, in which Spark writes timestamps.
@@ -89,7 +89,7 @@ class Need:
             filled: `CharColumns.lengths` of the placeholder relation's columns.
             exact: The predicate is true for no other rows; None if that cannot be said.
         """
-        leaves = {name: _leaf_name(number, at) for at, name in enumerate(schema.fieldNames())}
+        leaves = {name: _leaf_name(0, at) for at, name in enumerate(schema.fieldNames())}
         columns = {leaf: name for name, leaf in leaves.items()}
         for path, name in (fields or {}).items():
             struct, _, field = path.partition(".")
@@ -215,7 +215,8 @@ def _leaf(node: Any, above: Sequence[tuple[str, Any]], found: Sequence[_Found]) 
     own = _COLUMN.findall(str(node.outputSet().toString()))
     if not own or int(own[0][0]) >= len(found):
         return
-    target = found[int(own[0][0])]
+    number = int(own[0][0])
+    target = found[number]
     conditions: list[str] = []
     used: set[int] = set()
     ancestors = list(above)
@@ -228,7 +229,21 @@ def _leaf(node: Any, above: Sequence[tuple[str, Any]], found: Sequence[_Found]) 
     else:
         used = {int(at) for _, at in own}
     target.columns |= used
-    target.conditions.append(" AND ".join(f"({each})" for each in conditions) or None)
+    target.conditions.append(_own(" AND ".join(f"({each})" for each in conditions), number) or None)
+
+
+def _own(condition: str, number: int) -> str:
+    """A condition over a placeholder relation, as it is over placeholder relation 0.
+
+    Equal needs of two of them are then equal. No column there has the name of another's.
+    """
+
+    def renamed(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        return _leaf_name(0, int(match[2])) if int(match[1]) == number else "other"
+
+    return _LEAF_NAME.sub(renamed, condition)
 
 
 def _columns(node: Any) -> set[int]:

@@ -100,7 +100,7 @@ def rows_told(
     if need is None:
         return None
     filled = CharColumns.from_session(spark, storage.schema.fields).lengths
-    return need.predicate(0, schema, storage.schema, _zone(spark), filled=filled, exact=True)
+    return need.predicate(schema, storage.schema, _zone(spark), filled=filled, exact=True)
 
 
 def join_needs(
@@ -176,7 +176,7 @@ def _predicate(frame: DataFrame, storage: TableStorage, schema: st.StructType) -
         return None
     spark = frame.sparkSession
     filled = CharColumns.from_session(spark, storage.schema.fields).lengths
-    return needs[0].predicate(0, schema, storage.schema, _zone(spark), filled=filled)
+    return needs[0].predicate(schema, storage.schema, _zone(spark), filled=filled)
 
 
 def _named_fields(storage: TableStorage) -> list[DataField]:

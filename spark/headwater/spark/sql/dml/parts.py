@@ -66,14 +66,19 @@ class Expressions:
         self._reject_metadata(target.metadata)
         session = self.context.session
         places: dict[str, str] = {}
+        views: dict[int, str] = {}
         for number, relation in enumerate(spliced.relations):
+            if id(relation) in views:
+                # Equal subqueries are then equal to Spark, too.
+                places[f"t{number}"] = views[id(relation)]
+                continue
             runtime = self.target.table.storage.runtime
             name = f"headwater_{runtime.new_uuid().replace('-', '')}"
             zone = str(session.spark.conf.get("spark.sql.session.timeZone"))
-            read = plan_read(session, relation, None, number, zone)
+            read = plan_read(session, relation, None, zone)
             read_frame(session, read).createOrReplaceTempView(name)
             self._views.append(name)
-            places[f"t{number}"] = name
+            places[f"t{number}"] = views[id(relation)] = name
         return spliced.text.format(**places)
 
     def _reject_metadata(self, columns: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ __all__ = ["query_frame", "read_relations"]
 
 _FILE_FUNCTION = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(", re.IGNORECASE)
 # No table of the user's has such a name, which Spark knows while it reads the text.
-_CLOCK_NAME = "moment of the query"
+_CLOCK_NAME = "time of the query"
 
 
 def query_frame(text: str, context: SqlContext, view: str | None = None) -> DataFrame:
@@ -49,12 +49,39 @@ def query_frame(text: str, context: SqlContext, view: str | None = None) -> Data
     """
     spliced = splice(text, context, view)
     relations = spliced.relations
-    needs: Sequence[Need | None] = [None] * len(relations)
+    needs: list[Need] | None = None
+    places = list(range(len(relations)))
     if relations and not is_connect(context.session.spark):
-        needs = _needs(spliced, context) or needs
-    frame = read_relations(relations, needs, lambda frames: _run(spliced, frames, context), context)
+        try:
+            needs = _needs(spliced, places, context)
+        except AnalysisException:
+            # Expressions may have to be equal which read the same table.
+            places = _shared(relations)
+            if places == list(range(len(relations))):
+                raise
+            needs = _needs(spliced, places, context)
+    wanted = [None if needs is None else needs[place] for place in places]
+    places = _shared(relations, wanted)
+    firsts = [places.index(number) for number in range(len(set(places)))]
+    frame = read_relations(
+        [relations[first] for first in firsts],
+        [wanted[first] for first in firsts],
+        lambda frames: _run(spliced, [frames[place] for place in places], context),
+        context,
+    )
+    context.last_query = tuple(context.last_query[place] for place in places)
     _refuse_file_functions(spliced.text, context.last_query)
     return frame
+
+
+def _shared(relations: Sequence[Relation], needs: Sequence[Need | None] | None = None) -> list[int]:
+    """The frame of each place of a query: that of the first place with the same rows.
+
+    Spark then knows equal subqueries as equal, and can use what it exchanges for both.
+    """
+    frames: dict[object, int] = {}
+    keys = zip(map(id, relations), needs or [None] * len(relations), strict=True)
+    return [frames.setdefault(key, len(frames)) for key in keys]
 
 
 def _refuse_file_functions(text: str, reads: Sequence[TableRead]) -> None:
@@ -95,9 +122,9 @@ def read_relations(
     spark = context.session.spark
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if relations else ""
     reads: list[TableRead] = []
-    for at, (relation, need) in enumerate(zip(relations, needs, strict=True)):
+    for relation, need in zip(relations, needs, strict=True):
         counter = None if is_connect(spark) else read_counter(spark.sparkContext)
-        read = plan_read(context.session, relation, need, at, zone)
+        read = plan_read(context.session, relation, need, zone)
         reads.append(replace(read, counter=counter))
     scans: list[list[DataFrame]] = [[] for _ in reads]
     frames = [
@@ -111,27 +138,35 @@ def read_relations(
     return answer
 
 
-def _needs(spliced: Spliced, context: SqlContext) -> list[Need] | None:
-    """The need for each table, by the plan of the query over stand-ins."""
-    spark, count = context.session.spark, len(spliced.relations)
-    stand_ins = [
-        stand_in(spark, at, char_columns(spark, each).schema(each.schema))
-        for at, each in enumerate(spliced.relations)
+def _needs(spliced: Spliced, places: Sequence[int], context: SqlContext) -> list[Need] | None:
+    """The need for each frame of a query, by the plan of the query over placeholder relations.
+
+    Args:
+        spliced: The query.
+        places: The frame of each of its places, as `_shared` numbers them.
+        context: The user's.
+    """
+    spark, count = context.session.spark, len(set(places))
+    schemas = dict(zip(places, spliced.relations, strict=True))
+    placeholders = [
+        stand_in(spark, number, char_columns(spark, relation).schema(relation.schema))
+        for number, relation in sorted(schemas.items())
     ]
-    timeless = without_clock(spliced.text, f"{{t{count}}}")
-    planned = _run(spliced, stand_ins, context)
+    frames = [placeholders[place] for place in places]
+    timeless = without_clock(spliced.text, f"{{t{len(places)}}}")
+    planned = _run(spliced, frames, context)
     if timeless == spliced.text:
         return needs_of(planned, count)
     try:
         if timeless is not None:
             clock = stand_in(spark, count, CLOCK)
-            again = _run(replace(spliced, text=timeless), [*stand_ins, clock], context)
-            found = needs_of(again, count + 1)
-            return None if found is None else found[:count]
+            again = _run(replace(spliced, text=timeless), [*frames, clock], context)
+            needs = needs_of(again, count + 1)
+            return None if needs is None else needs[:count]
     except AnalysisException:
         pass  # A place where a query cannot stand.
-    found = needs_of(planned, count)
-    return None if found is None else [each.without_conditions() for each in found]
+    needs = needs_of(planned, count)
+    return None if needs is None else [need.without_conditions() for need in needs]
 
 
 def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> DataFrame:

@@ -40,18 +40,20 @@ def named_frames(
     Args:
         spark: The session.
         names: The frames' names in messages, which need not differ.
-        frames: The frames.
+        frames: The frames; one may stand in several places.
     """
     if is_connect(spark):
         yield {f"t{at}": frame for at, frame in enumerate(frames)}
         return
     with ExitStack() as views:
         places: dict[str, Any] = {}
-        taken: set[str] = set()
+        made: dict[int, str] = {}
         for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
-            view = make_view(spark, frame, name, taken)
-            taken.add(view)
-            views.callback(drop_temporary_view, spark, view)
+            view = made.get(id(frame))
+            if view is None:
+                view = make_view(spark, frame, name, made.values())
+                made[id(frame)] = view
+                views.callback(drop_temporary_view, spark, view)
             places[f"t{at}"] = _Name(view)
         yield places
 

@@ -16,7 +16,7 @@ __all__ = ["plan_read"]
 
 
 def plan_read(
-    session: CatalogSession, relation: Relation, need: Need | None, number: int, time_zone: str
+    session: CatalogSession, relation: Relation, need: Need | None, time_zone: str
 ) -> TableRead:
     """Plan the reading of a table.
 
@@ -24,7 +24,6 @@ def plan_read(
         session: The catalog's.
         relation: The table.
         need: The part that the query needs; None for all of it.
-        number: The table's place in the query.
         time_zone: The session's.
     """
     names = relation.schema.fieldNames()
@@ -42,15 +41,13 @@ def plan_read(
             schema = rows.storage.schema
             fields = rows.partition_fields if isinstance(rows, MetadataRows) else {}
             filled = char_columns(session.spark, relation).lengths
-            predicate = need.predicate(
-                number, relation.schema, schema, time_zone, fields, filled=filled
-            )
+            predicate = need.predicate(relation.schema, schema, time_zone, fields, filled=filled)
             if predicate is not None:
                 conditions.append(to_sql(predicate, schema))
         if isinstance(rows, MetadataRows) and not set(needed) & set(relation.metadata):
             rows = rows.rows  # Which Spark's own scan may read.
         elif isinstance(rows, MetadataRows) and need is not None:
-            bucket = need.predicate(number, relation.schema, BUCKET_SCHEMA, time_zone)
+            bucket = need.predicate(relation.schema, BUCKET_SCHEMA, time_zone)
             if bucket is not None:
                 rows = rows.in_buckets(bucket)
                 conditions.append(to_sql(bucket, BUCKET_SCHEMA))
