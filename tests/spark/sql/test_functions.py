@@ -122,8 +122,8 @@ def test_functions_that_queries_cannot_call_are_refused_by_name(lake: SparkLake)
     with pytest.raises(Unsupported, match=r"db\.up is in files, written in JAVA"):
         lake.sql("SELECT db.up('a')")
     refused = {
-        "CREATE FUNCTION q(x INT) RETURNS INT RETURN SELECT max(id) FROM t": Unsupported,
-        "CREATE FUNCTION q(x INT) RETURNS TABLE (a INT) RETURN SELECT 1": Unsupported,
+        "CREATE FUNCTION q(x INT) RETURNS INT RETURN SELECT max(id) FROM t": NotFound,
+        "CREATE FUNCTION q(x INT) RETURNS TABLE (a INT) RETURN x": Invalid,
         "CREATE FUNCTION q(x INT, X INT) RETURN x": Invalid,
         "CREATE FUNCTION q(x INT) RETURN y": Invalid,
         "CREATE FUNCTION q(x INT) RETURN db.q(x)": Invalid,

@@ -1,8 +1,8 @@
 """Functions: ``CREATE``, ``DROP`` and ``DESCRIBE FUNCTION`` of those that the catalog keeps.
 
-Those with a SQL expression for their definition are called by queries, as Paimon's Spark calls
-them; others are kept for engines that can. Source: ``SQLFunctionConverter.scala``,
-``PaimonFunctionExec.scala``.
+Those in SQL are called by queries: those with an expression or a query for a value, as Paimon's
+Spark calls them, and those that return a table, which Paimon's Spark does not have. Others are kept
+for engines that can. Source: ``SQLFunctionConverter.scala``, ``PaimonFunctionExec.scala``.
 """
 
 from __future__ import annotations
@@ -24,27 +24,38 @@ from headwater.catalog.model.functions import (
 )
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
+from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.column_types import read_type
 from headwater.spark.sql.names import object_identifier
+from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.function_calls import (
     ANSI,
     ANSI_OPTION,
+    CONTAINS_OPTION,
     DIALECT,
     QUERY_OPTION,
-    begins_query,
-    register,
+    TABLE_DIALECT,
+    is_query,
 )
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
-from headwater.storage.errors import Invalid, NotFound, ResourceType, Unsupported
+from headwater.storage.errors import Invalid, NotFound, ResourceType
 from headwater.storage.types.data_type import type_json
 
 __all__ = ["HANDLERS"]
 
 _DETERMINISTIC_OPTION = "spark.sql-function.deterministic"
+_MODIFIERS = {
+    ("LANGUAGE", "SQL"): "LANGUAGE",
+    ("NOT", "DETERMINISTIC"): "DETERMINISTIC",
+    ("DETERMINISTIC",): "DETERMINISTIC",
+    ("CONTAINS", "SQL"): "SQL DATA",
+    ("READS", "SQL", "DATA"): "SQL DATA",
+}
+"""What may be said of a function, and the clause that each is."""
 
 
 def _create(statement: Statement, context: SqlContext) -> None:
@@ -89,85 +100,95 @@ def _of_files(statement: Statement, name: Identifier) -> FunctionSpec:
 
 def _of_sql(statement: Statement, context: SqlContext, name: Identifier) -> FunctionSpec:
     """``(a INT COMMENT 'x') [RETURNS INT] [NOT DETERMINISTIC] [COMMENT 'x'] RETURN a + 1``."""
-    parameters = _parameters(statement, name)
+    parameters = _columns(statement, name, "parameters")
     returned: tuple[Column, ...] | None = None
-    if statement.accept("RETURNS"):
-        if statement.peek("TABLE"):
-            raise Unsupported(f"function {name}: functions that return tables are not supported")
+    returns_table = statement.accept("RETURNS", "TABLE")
+    if returns_table:
+        returned = _columns(statement, name, "columns") if statement.peek("(") else None
+    elif statement.accept("RETURNS"):
         returned = (Column(0, name.name, type_json(read_type(statement))),)
-    comment: str | None = None
-    deterministic = True
-    seen: set[str] = set()
-    while not statement.accept("RETURN"):
-        if statement.accept("LANGUAGE", "SQL"):
-            clause = "LANGUAGE"
-        elif statement.accept("NOT", "DETERMINISTIC"):
-            clause, deterministic = "DETERMINISTIC", False
-        elif statement.accept("DETERMINISTIC"):
-            clause = "DETERMINISTIC"
-        elif statement.accept("CONTAINS", "SQL"):
-            clause = "CONTAINS SQL"
-        elif statement.accept("COMMENT"):
-            clause, comment = "COMMENT", statement.string()
-        else:
-            raise statement.unexpected(
-                "LANGUAGE SQL, [NOT] DETERMINISTIC, CONTAINS SQL, COMMENT or RETURN"
-            )
-        if clause in seen:
-            raise Invalid(f"{clause} stands twice")
-        seen.add(clause)
-    refused = statement.unexpected("an expression")
+    comment, modifiers = _modifiers(statement)
+    missing = statement.unexpected("an expression or a query")
     body = statement.rest()
     if not body:
-        raise refused
-    if begins_query(body):
-        raise Unsupported(
-            f"function {name}: its body is a query, which would read tables wherever it is called; "
-            "make a view of the query and join it, or write an expression"
-        )
+        raise missing
+    deterministic = ("NOT", "DETERMINISTIC") not in modifiers
+    options = {
+        QUERY_OPTION: str(returns_table or is_query(body)).lower(),
+        _DETERMINISTIC_OPTION: str(deterministic).lower(),
+        ANSI_OPTION: str(is_set(context.session.spark, ANSI)).lower(),
+    }
+    if ("CONTAINS", "SQL") in modifiers or ("READS", "SQL", "DATA") in modifiers:
+        options[CONTAINS_OPTION] = str(("CONTAINS", "SQL") in modifiers).lower()
     spec = FunctionSpec(
         input_params=parameters,
         return_params=returned,
-        definitions={DIALECT: SqlDefinition(body)},
+        definitions={TABLE_DIALECT if returns_table else DIALECT: SqlDefinition(body)},
         is_deterministic=deterministic,
         comment=comment,
-        options={
-            QUERY_OPTION: "false",
-            _DETERMINISTIC_OPTION: str(deterministic).lower(),
-            ANSI_OPTION: str(is_set(context.session.spark, ANSI)).lower(),
-        },
+        options=options,
     )
     return _checked(spec, context, name)
 
 
-def _parameters(statement: Statement, name: Identifier) -> tuple[Column, ...]:
+def _modifiers(statement: Statement) -> tuple[str | None, set[tuple[str, ...]]]:
+    """Read what is said of a function, up to ``RETURN``; its comment, and the other clauses."""
+    comment: str | None = None
+    modifiers: set[tuple[str, ...]] = set()
+    clauses: set[str] = set()
+    while not statement.accept("RETURN"):
+        words = next((words for words in _MODIFIERS if statement.accept(*words)), None)
+        if words is not None:
+            clause = _MODIFIERS[words]
+            modifiers.add(words)
+        elif statement.accept("COMMENT"):
+            clause, comment = "COMMENT", statement.string()
+        else:
+            raise statement.unexpected(
+                "LANGUAGE SQL, [NOT] DETERMINISTIC, CONTAINS SQL, READS SQL DATA, COMMENT or RETURN"
+            )
+        if clause in clauses:
+            raise Invalid(f"{clause} stands twice")
+        clauses.add(clause)
+    return comment, modifiers
+
+
+def _columns(statement: Statement, name: Identifier, what: str) -> tuple[Column, ...]:
+    """Read ``(a INT [DEFAULT 1] [COMMENT 'x'], …)``."""
     statement.expect("(")
-    parameters: list[Column] = []
+    columns: list[Column] = []
     while not statement.accept(")"):
-        if parameters:
+        if columns:
             statement.expect(",")
         label = statement.name()
         kind = read_type(statement)
-        default = statement.until(",", "COMMENT") if statement.accept("DEFAULT") else None
+        default: str | None = None
+        if what == "parameters" and statement.accept("DEFAULT"):
+            default = statement.until(",", "COMMENT")
         comment = statement.string() if statement.accept("COMMENT") else None
-        parameters.append(Column(len(parameters), label, type_json(kind), comment, default))
-    labels = [column.name.casefold() for column in parameters]
+        columns.append(Column(len(columns), label, type_json(kind), comment, default))
+    labels = [column.name.casefold() for column in columns]
     if len(set(labels)) < len(labels):
-        raise Invalid(f"function {name} has two parameters of one name")
-    return tuple(parameters)
+        raise Invalid(f"function {name} has two {what} of one name")
+    return tuple(columns)
 
 
 def _checked(spec: FunctionSpec, context: SqlContext, name: Identifier) -> FunctionSpec:
-    """A function that Spark can call, with the type that it returns."""
-    spark = context.session.spark
+    """A function that Spark can call, with the types that it returns."""
+    values = ", ".join("NULL" for _ in spec.input_params or ())
+    call = f"{quoted(name.database)}.{quoted(name.name)}({values})"
+    returns_table = TABLE_DIALECT in spec.definitions
+    text = f"SELECT * FROM {call}" if returns_table else f"SELECT {call} AS value"
     with _invalid(name):
-        call = register(context, name, spec)
-        values = ", ".join("NULL" for _ in spec.input_params or ())
-        schema = spark.sql(f"SELECT {call}({values}) AS value").schema
+        within = replace(context, database=name.database)
+        schema = query_frame(text, within, f"function {name}", (name, spec)).schema
     if spec.return_params is not None:
         return spec
-    (field,) = paimon_schema(schema).fields
-    return replace(spec, return_params=(Column(0, name.name, type_json(field.type)),))
+    columns = tuple(
+        Column(number, field.name if returns_table else name.name, type_json(field.type))
+        for number, field in enumerate(paimon_schema(schema).fields)
+    )
+    return replace(spec, return_params=columns)
 
 
 @contextmanager
@@ -224,12 +245,17 @@ def _describe(statement: Statement, context: SqlContext) -> Answer:
 def _described(function: FunctionInfo, *, extended: bool) -> list[str]:
     spec = function.spec
     lines = [("Function:", str(function.identifier))]
-    match spec.definitions.get(DIALECT):
+    table = spec.definitions.get(TABLE_DIALECT)
+    match table or spec.definitions.get(DIALECT):
         case SqlDefinition(definition=body):
-            lines.append(("Type:", "SCALAR"))
+            lines.append(("Type:", "SCALAR" if table is None else "TABLE"))
             inputs = [f"{each.name} {each.data_type}" for each in spec.input_params or ()] or ["()"]
             lines += [("Input:" if at == 0 else "", text) for at, text in enumerate(inputs)]
-            lines += [("Returns:", str(each.data_type)) for each in spec.return_params or ()]
+            returned = [
+                str(column.data_type) if table is None else f"{column.name} {column.data_type}"
+                for column in spec.return_params or ()
+            ]
+            lines += [("Returns:" if at == 0 else "", text) for at, text in enumerate(returned)]
             if extended and spec.comment is not None:
                 lines.append(("Comment:", spec.comment))
             if extended:

@@ -96,7 +96,7 @@ def _view_schema(name: Identifier, definition: _Definition, context: SqlContext)
     Names without a database are in the view's own, as they are whenever it is read.
     """
     within = replace(context, database=name.database)
-    frame = query_frame(definition.query, within, str(name))
+    frame = query_frame(definition.query, within, f"view {name}")
     fields = paimon_schema(frame.schema).fields
     names = definition.names or [(field.name, None) for field in fields]
     if len(names) != len(fields):

@@ -79,6 +79,8 @@ class Expressions:
             read_frame(session, read).createOrReplaceTempView(name)
             self._views.append(name)
             places[f"t{number}"] = views[id(relation)] = name
+        for function in spliced.functions:
+            session.spark.sql(function.statement.format(**places))
         return spliced.text.format(**places)
 
     def _reject_metadata(self, columns: Sequence[str]) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from threading import Lock
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from headwater.catalog.model.functions import FunctionSpec
+from headwater.catalog.model.identifier import Identifier
 from headwater.spark.errors import in_users_words
 from headwater.spark.session import is_connect
 from headwater.spark.source.needs import Need, needs_of, stand_in
@@ -27,11 +31,17 @@ from headwater.storage.errors import Unsupported
 __all__ = ["query_frame", "read_relations"]
 
 _FILE_FUNCTION = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(", re.IGNORECASE)
+_FUNCTIONS = Lock()
 # No table of the user's has such a name, which Spark knows while it reads the text.
 _CLOCK_NAME = "time of the query"
 
 
-def query_frame(text: str, context: SqlContext, view: str | None = None) -> DataFrame:
+def query_frame(
+    text: str,
+    context: SqlContext,
+    defined: str | None = None,
+    new: tuple[Identifier, FunctionSpec] | None = None,
+) -> DataFrame:
     """The rows of a query, over tables of the catalog and whatever else the session knows.
 
     Tables are read as they are now; the frame keeps showing them so. Columns that the query does
@@ -40,14 +50,14 @@ def query_frame(text: str, context: SqlContext, view: str | None = None) -> Data
     Args:
         text: One query in Spark's dialect: ``SELECT``, ``WITH``, ``VALUES``, ``FROM``, ``TABLE``.
         context: The user's; it is told what the query reads.
-        view: The view that the query is to define.
+        defined, new: The view or function that is defined, as for `splice`.
 
     Raises:
         Invalid, NotFound: As `splice`.
         Unsupported: As `splice`; or it asks for the files of rows, which Spark would not know.
         AnalysisException, ParseException: Spark's own, for what it refuses.
     """
-    spliced = splice(text, context, view)
+    spliced = splice(text, context, defined, new)
     relations = spliced.relations
     needs: list[Need] | None = None
     places = list(range(len(relations)))
@@ -174,8 +184,13 @@ def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> 
     spark = context.session.spark
     names = [each.name for each in spliced.relations]
     names += [_CLOCK_NAME] * (len(frames) - len(names))
+    # Of two statements at once, each has the functions over its own frames.
+    functions = _FUNCTIONS if spliced.functions else nullcontext()
+    keeps = bool(spliced.functions)
     try:
-        with named_frames(spark, names, frames) as places:
+        with functions, named_frames(spark, names, frames, keeps=keeps) as places:
+            for function in spliced.functions:
+                spark.sql(function.statement, **places)
             # Spark fills places in only if there are any.
             text = spliced.text if places else spliced.text.replace("{{", "{").replace("}}", "}")
             return spark.sql(text, **places)

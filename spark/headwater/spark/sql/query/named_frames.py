@@ -30,7 +30,7 @@ class _Name:
 
 @contextmanager
 def named_frames(
-    spark: SparkSession, names: Sequence[str], frames: Sequence[DataFrame]
+    spark: SparkSession, names: Sequence[str], frames: Sequence[DataFrame], *, keeps: bool = False
 ) -> Iterator[Mapping[str, Any]]:
     """Values for the places ``t0``, ``t1``, … of a text that `SparkSession.sql` is given.
 
@@ -41,8 +41,10 @@ def named_frames(
         spark: The session.
         names: The frames' names in messages, which need not differ.
         frames: The frames; one may stand in several places.
+        keeps: Whether functions name the frames, too. Spark Connect looks those up again whenever
+            the query is run, so that the session keeps the views there.
     """
-    if is_connect(spark):
+    if is_connect(spark) and not keeps:
         yield {f"t{at}": frame for at, frame in enumerate(frames)}
         return
     with ExitStack() as views:
@@ -53,7 +55,8 @@ def named_frames(
             if view is None:
                 view = make_view(spark, frame, name, made.values())
                 made[id(frame)] = view
-                views.callback(drop_temporary_view, spark, view)
+                if not is_connect(spark):
+                    views.callback(drop_temporary_view, spark, view)
             places[f"t{at}"] = _Name(view)
         yield places
 

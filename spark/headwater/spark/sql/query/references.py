@@ -127,6 +127,7 @@ class FunctionCall:
         start, end: The name's offsets.
         close: The offset after its brackets.
         constants: The values of its arguments; None for those that are not constants.
+        lacks_alias: Whether it is a relation without an alias.
     """
 
     parts: tuple[str, ...]
@@ -134,6 +135,7 @@ class FunctionCall:
     end: int
     close: int
     constants: tuple[str | None, ...]
+    lacks_alias: bool
 
 
 @dataclass(slots=True)
@@ -146,6 +148,7 @@ class QueryNames:
         qualifiers: The qualifiers before columns and stars.
         ambiguous: The tables without an alias whose own name other relations of the query have.
         stars: The stars beside metadata columns.
+        window: A call of a window function in an expression, outside its subqueries.
     """
 
     tables: list[TableReference]
@@ -153,6 +156,7 @@ class QueryNames:
     qualifiers: list[Qualifier]
     ambiguous: frozenset[TableReference]
     stars: list[MetadataStar]
+    window: str | None = None
 
 
 def parse_query(text: str) -> tuple[Query, list[Token]]:
@@ -177,29 +181,32 @@ def find_references(
     warehouse: str | None = None,
     database: str | None = None,
     outer: Sequence[OuterTable] | None = None,
+    is_query: bool | None = None,
 ) -> QueryNames:
     """Find the names in a query or an expression.
 
     Args:
-        text: One query; one expression if there are tables around it.
+        text: One query or one expression.
         fold: Maps names that are equal in the session to the same text.
         warehouse, database: Those of names without.
-        outer: The tables around an expression.
+        outer: The tables around it; None without any.
+        is_query: Whether it is a query; None if it is one where there are no tables around it.
 
     Raises:
         Invalid: A clause after a name, or an argument of a table function, cannot be read; or a
             metadata column may be of several tables.
         Unsupported: The query cannot be read, or a table function does not exist here.
     """
+    window: str | None = None
     try:
-        if outer is None:
+        if outer is None if is_query is None else is_query:
             query, tokens = parse_query(text)
             resolver = _Resolver(text, tokens, fold, (warehouse, database))
-            resolver.query(query, None, frozenset())
+            resolver.outer_query(query, outer or ())
         else:
             expression, tokens = _parse_expression(text)
             resolver = _Resolver(text, tokens, fold, (warehouse, database))
-            resolver.expression(expression, outer)
+            window = resolver.expression(expression, outer or ())
     except RecursionError:
         raise UnsupportedSyntax(
             f"'{text[:40]}…' is nested too deeply: write parts of it as views or as queries of WITH"
@@ -207,7 +214,7 @@ def find_references(
     resolver.finish()
     tables = sorted(resolver.tables, key=lambda table: table.start)
     return QueryNames(
-        tables, resolver.calls, resolver.qualifiers, resolver.ambiguous(), resolver.stars
+        tables, resolver.calls, resolver.qualifiers, resolver.ambiguous(), resolver.stars, window
     )
 
 
@@ -318,25 +325,29 @@ class _Resolver:
                 end = self._tokens[star.end - 1].end
                 self.stars.append(MetadataStar(end, _tables_of(sources), not star.has_except))
 
-    def expression(self, expression: Expression, outer: Iterable[OuterTable]) -> None:
+    def outer_query(self, query: Query, outer: Iterable[OuterTable]) -> None:
+        """Resolve the names in a query with tables around it."""
+        self.query(query, self._outer_scope(outer), frozenset())
+
+    def expression(self, expression: Expression, outer: Iterable[OuterTable]) -> str | None:
         """Resolve the names in an expression with tables around it.
 
-        Raises:
-            Unsupported: It has a window function, whose value depends on which rows are read.
+        Returns:
+            A call of a window function in it, whose value depends on which rows are read.
         """
+        self._expressions([expression], self._outer_scope(outer) or _Scope(None), frozenset())
         window = next(_window_calls(expression), None)
-        if window is not None:
-            tokens = self._tokens[window.start : window.end]
-            raise Unsupported(
-                f"'{self._text[tokens[0].start : tokens[-1].end]}': window functions are not "
-                "supported in the expressions of UPDATE, DELETE, MERGE and REPLACE WHERE; compute "
-                "them in a query, and MERGE its rows"
-            )
-        scope = _Scope(None)
+        if window is None:
+            return None
+        return self._text[self._tokens[window.start].start : self._tokens[window.end - 1].end]
+
+    def _outer_scope(self, outer: Iterable[OuterTable]) -> _Scope | None:
+        scope: _Scope | None = None
         for table in outer:
+            scope = scope or _Scope(None)
             names = tuple(map(self._fold, table.names))
             self._add_source(scope, _Source(names, table, table.has_alias))
-        self._expressions([expression], scope, frozenset())
+        return scope
 
     def ambiguous(self) -> frozenset[TableReference]:
         """The tables without an alias whose own name other relations have, in any scope.
@@ -447,7 +458,7 @@ class _Resolver:
             case Call() as call:
                 table = self._table_function(call, has_alias=bool(names))
                 if table is None:
-                    self._call(call, scope, known, frozenset())
+                    self._call(call, scope, known, frozenset(), lacks_alias=not names)
             case From() as inner if not names:
                 self._from(inner, scope, known)
                 scope.uses_all_columns |= inner.uses_all_columns
@@ -545,10 +556,16 @@ class _Resolver:
                         pass
 
     def _call(
-        self, call: Call, scope: _Scope, known: frozenset[str], hidden: frozenset[str]
+        self,
+        call: Call,
+        scope: _Scope,
+        known: frozenset[str],
+        hidden: frozenset[str],
+        *,
+        lacks_alias: bool = False,
     ) -> None:
         if isinstance(call.name, Name) and call.has_brackets:
-            self.calls.append(self._function_call(call, call.name))
+            self.calls.append(self._function_call(call, call.name, lacks_alias))
         self._expressions(expressions_of(call), scope, known, hidden)
         for argument in call.tables:
             if isinstance(argument.source, Query):
@@ -556,7 +573,7 @@ class _Resolver:
             else:
                 self._table(argument.source, known, has_alias=False)
 
-    def _function_call(self, call: Call, name: Name) -> FunctionCall:
+    def _function_call(self, call: Call, name: Name, lacks_alias: bool) -> FunctionCall:
         tokens = self._tokens
         return FunctionCall(
             name.parts,
@@ -564,6 +581,7 @@ class _Resolver:
             tokens[name.end - 1].end,
             tokens[call.close - 1].end,
             tuple(constant(argument, tokens) for argument in call.arguments),
+            lacks_alias,
         )
 
     def _column(self, name: Name, scope: _Scope) -> None:

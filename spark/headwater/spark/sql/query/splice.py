@@ -11,6 +11,8 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from headwater.catalog.model.functions import FunctionSpec
+from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.spark.errors import unlogged_errors
 from headwater.spark.names import quoted
@@ -20,16 +22,21 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.parser.cursor import UnsupportedSyntax
-from headwater.spark.sql.query.function_calls import called_functions
+from headwater.spark.sql.query.function_calls import (
+    FunctionBody,
+    FunctionCalls,
+    SessionFunction,
+)
 from headwater.spark.sql.query.metadata_columns import exclusion
 from headwater.spark.sql.query.references import (
     OuterTable,
     Qualifier,
+    QueryNames,
     TableReference,
     find_references,
 )
 from headwater.spark.sql.query.relations import Relations
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
 
@@ -44,35 +51,84 @@ class Spliced:
         text: The query, with ``{t0}``, ``{t1}`` and so on for tables.
         relations: The tables, one for each place.
         opened: The opener of them.
+        functions: Functions that read tables, to be made before the query, in this order.
     """
 
     text: str
     relations: list[Relation]
     opened: Relations
+    functions: Sequence[SessionFunction] = ()
 
 
 @dataclass
 class _Splicer:
     opened: Relations
     defined: str | None = None
-    """The view whose query is the text, if one is defined."""
+    """The view or function whose query is the text, if one is defined."""
+    new: tuple[Identifier, FunctionSpec] | None = None
+    """A function that is defined, which the text calls."""
     relations: list[Relation] = field(default_factory=list)
-    views: list[str] = field(default_factory=list)
-    """The views around the text that is read."""
+    objects: list[str] = field(default_factory=list)
+    """The views and functions around the text that is read."""
     _temporary: frozenset[str] | None = None
 
+    @cached_property
+    def functions(self) -> FunctionCalls:
+        """The functions that the text calls."""
+        return FunctionCalls(self.opened.context, self._function_body, self.new)
+
     def splice(
-        self, text: str, database: str | None, outer: Sequence[OuterTable] | None = None
+        self,
+        text: str,
+        database: str | None,
+        outer: Sequence[OuterTable] | None = None,
+        is_query: bool | None = None,
     ) -> str:
         text = with_plain_names(text)
-        context = self.opened.context
         names = find_references(
             text,
             self._fold,
-            warehouse=context.catalog.warehouse,
+            warehouse=self.opened.context.catalog.warehouse,
             database=database,
             outer=outer,
+            is_query=is_query,
         )
+        return self._written(text, names, database, outer)
+
+    def splice_expression(self, text: str, outer: Sequence[OuterTable]) -> str:
+        """As `splice`, but for windows, whose values depend on which rows are read."""
+        context = self.opened.context
+        text, database = with_plain_names(text), context.database
+        warehouse = context.catalog.warehouse
+        names = find_references(
+            text, self._fold, warehouse=warehouse, database=database, outer=outer
+        )
+        if names.window is not None:
+            raise Unsupported(
+                f"'{names.window}': window functions are not supported in the expressions of "
+                "UPDATE, DELETE, MERGE and REPLACE WHERE; compute them in a query, and MERGE its "
+                "rows"
+            )
+        return self._written(text, names, database, outer)
+
+    def spliced(self, text: str) -> Spliced:
+        """The query with its tables and functions; functions that read no table are made here."""
+        functions = tuple(self.functions.functions.values())
+        if not any(function.reads_tables for function in functions):
+            for function in functions:
+                statement = function.statement.replace("{{", "{").replace("}}", "}")
+                self.opened.context.session.spark.sql(statement)
+            functions = ()
+        return Spliced(text, self.relations, self.opened, functions)
+
+    def _written(
+        self,
+        text: str,
+        names: QueryNames,
+        database: str | None,
+        outer: Sequence[OuterTable] | None,
+    ) -> str:
+        context = self.opened.context
         changes: list[tuple[int, int, str]] = []
         aliases: dict[TableReference | OuterTable, str | None] = {
             table: table.alias for table in outer or ()
@@ -111,7 +167,7 @@ class _Splicer:
         ]
         changes += [
             (start, end, _plain(call))
-            for start, end, call in called_functions(names.calls, context, database)
+            for start, end, call in self.functions.changes(names.calls, database)
         ]
         pieces: list[str] = []
         at = 0
@@ -139,10 +195,10 @@ class _Splicer:
         Raises:
             Invalid: It is named by a view that is being defined.
         """
-        defines = self.defined is not None and self.views == [self.defined]
+        defines = self.defined is not None and self.objects == [self.defined]
         if len(reference.parts) != 1 or reference.function is not None:
             return False
-        if self.views and not defines:
+        if self.objects and not defines:
             return False
         if self._temporary is None:
             names = _temporary_views(self.opened.context)
@@ -150,7 +206,7 @@ class _Splicer:
         is_temporary = self._fold(reference.parts[0]) in self._temporary
         if is_temporary and defines:
             raise Invalid(
-                f"view {self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
+                f"{self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
                 "which other sessions do not have; write its query, or the database before the "
                 "name of a table"
             )
@@ -161,7 +217,7 @@ class _Splicer:
         name = ".".join(reference.parts)
         self._refuse_metadata_table(reference.parts)
         asked = reference.function or reference.time_travel or reference.options
-        if not asked and not (self.views and len(reference.parts) == 1):
+        if not asked and not (self.objects and len(reference.parts) == 1):
             return
         known = self.opened.missing.get(reference.parts)
         if known is not None:
@@ -194,27 +250,49 @@ class _Splicer:
             inner = self._view(relation)
         return inner if alias is None else f"({inner} AS {_plain(quoted(alias))})"
 
+    def _function_body(self, body: FunctionBody) -> tuple[str, bool]:
+        before = len(self.relations)
+        self.objects.append(f"function {body.function}")
+        try:
+            outer = body.parameters
+            text = self.splice(body.text, body.function.database, outer, body.is_query)
+        except UnsupportedSyntax:
+            spark = self.opened.context.session.spark
+            _raise_syntax_error(spark, body.text if body.is_query else f"SELECT {body.text}")
+            raise
+        finally:
+            self.objects.pop()
+        return text, len(self.relations) > before
+
     def _view(self, view: ViewInfo) -> str:
-        name = str(view.identifier)
-        if name in self.views:
-            raise Invalid(f"view {name} reads itself: {' -> '.join([*self.views, name])}")
-        self.views.append(name)
+        name = f"view {view.identifier}"
+        if name in self.objects:
+            path = " -> ".join(each.partition(" ")[2] for each in (*self.objects, name))
+            raise Invalid(f"{name} reads itself: {path}")
+        self.objects.append(name)
         try:
             inner = self.splice(view.schema.query_for(_ENGINE), view.identifier.database)
         finally:
-            self.views.pop()
+            self.objects.pop()
         columns = ", ".join(_plain(quoted(column.name)) for column in view.schema.columns)
         named = f"AS headwater_view({columns})" if columns else "AS headwater_view"
         return f"(SELECT * FROM (\n{inner}\n) {named})"
 
 
-def splice(text: str, context: SqlContext, view: str | None = None) -> Spliced:
+def splice(
+    text: str,
+    context: SqlContext,
+    defined: str | None = None,
+    new: tuple[Identifier, FunctionSpec] | None = None,
+) -> Spliced:
     """Put the catalog's tables into a query.
 
     Args:
         text: One query, without a semicolon.
         context: The user's.
-        view: The view that the query is to define: what it reads must be there for all.
+        defined: The view or function that is defined: what it reads must be there for all. It is
+            the query, unless it is the new function.
+        new: A function that is defined, which the query calls.
 
     Raises:
         Invalid: A clause cannot be read, a view reads itself, or it reads a temporary view.
@@ -222,15 +300,15 @@ def splice(text: str, context: SqlContext, view: str | None = None) -> Spliced:
         Unsupported: It asks for what Headwater does not read.
         ParseException: Spark's own, for what it does not understand either.
     """
-    splicer = _Splicer(Relations(context), view)
-    if view is not None:
-        splicer.views.append(view)
+    splicer = _Splicer(Relations(context), defined, new)
+    if defined is not None and new is None:
+        splicer.objects.append(defined)
     try:
         spliced = splicer.splice(text, context.database)
     except UnsupportedSyntax:
         _raise_syntax_error(context.session.spark, text)
         raise
-    return Spliced(spliced, splicer.relations, splicer.opened)
+    return splicer.spliced(spliced)
 
 
 def splice_expression(text: str, context: SqlContext, outer: Sequence[OuterTable]) -> Spliced:
@@ -240,15 +318,18 @@ def splice_expression(text: str, context: SqlContext, outer: Sequence[OuterTable
         text: One expression.
         context: The user's.
         outer: The tables around it, which are told what metadata columns it names of them.
+
+    Raises:
+        Unsupported: As `splice`; or it has a window function outside of its subqueries.
     """
     splicer = _Splicer(Relations(context))
     try:
-        spliced = splicer.splice(text, context.database, outer)
+        spliced = splicer.splice_expression(text, outer)
     except UnsupportedSyntax:
         with unlogged_errors():
             sf.expr(text)  # Spark's own error, if it is not one to Spark either.
         raise
-    return Spliced(spliced, splicer.relations, splicer.opened)
+    return splicer.spliced(spliced)
 
 
 def _requalified(qualifier: Qualifier, alias: str | None) -> tuple[int, int, str]:
