@@ -11,6 +11,7 @@ import pytest
 
 from headwater.catalog.model.catalog import Catalog
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.table.table import Table
 from headwater.storage.errors import (
     AlreadyExists,
     Invalid,
@@ -144,6 +145,28 @@ def test_a_change_makes_a_new_version(catalog: Catalog, table: Identifier, direc
     assert schema.options["write-only"] == "true"
     assert _files(directory) == ["schema/schema-0", "schema/schema-1"]
     assert TableSchema.from_json((directory / "schema" / "schema-1").read_text()) == schema
+
+
+def test_properties_of_the_user_s_own_are_kept_changed_and_removed(
+    catalog: Catalog, orders_schema: Schema
+) -> None:
+    catalog.databases.create("sales")
+    orders = Identifier("sales", "orders")
+    own = {"team.owner": "ann", "some-other-engine.key": "ä = 1"}
+    options = orders_schema.options
+    catalog.tables.create(orders, replace(orders_schema, options={**options, **own}))
+    assert catalog.tables.get(orders).schema.options == {**options, **own}
+    table = Table(catalog, catalog.tables.get(orders))
+    table.write({"order_id": [1], "dt": ["a"], "amount": [10]})
+    assert table.scan().to_arrow().num_rows == 1
+    catalog.tables.alter(
+        orders, [SetOption("team.owner", "bob"), RemoveOption("some-other-engine.key")]
+    )
+    moved = Identifier("sales", "moved")
+    catalog.tables.rename(orders, moved)
+    assert catalog.tables.get(moved).schema.options == {**options, "team.owner": "bob"}
+    catalog.tables.alter(moved, [RemoveOption("team.owner")])
+    assert catalog.tables.get(moved).schema.options == options
 
 
 def test_changes_that_change_nothing_make_no_version(

@@ -45,6 +45,8 @@ def test_properties_are_set_and_unset_as_one_version(
     assert context.catalog.table(table).schema.comment == "again"
     with pytest.raises(Invalid, match="did you mean 'write-only'"):
         run("ALTER TABLE t SET TBLPROPERTIES ('write-buffer-size' = '1 mb', 'writeonly' = 'true')")
+    with pytest.raises(Invalid, match=r"'tags.owner' is not an option .* such as 'team\.owner'"):
+        run("ALTER TABLE t SET TBLPROPERTIES ('write-buffer-size' = '1 mb', 'tags.owner' = 'ann')")
     assert "write-buffer-size" not in context.catalog.table(table).schema.options
 
 

@@ -64,6 +64,7 @@ REFUSED: list[tuple[str, type[Exception], str]] = [
     ("sys.purge_files('t') now", Invalid, "end of the statement"),
     ("sys.compact(table => 't', options => 'x')", Invalid, "key=value"),
     ("sys.compact(table => 't', options => 'buckett=1')", Invalid, "did you mean 'bucket'"),
+    ("sys.compact(table => 't', options => 'team.owner=a')", Invalid, "'team.owner' is not an"),
     ("sys.compact(table => ' ')", Invalid, "'table' must not be blank"),
 ]
 

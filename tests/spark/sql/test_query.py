@@ -126,6 +126,7 @@ def test_a_query_reads_the_tables_it_names(shop: SparkLake, text: str, expected:
         ),
         ("SELECT * FROM orders VERSION AS OF -1", Invalid, "VERSION AS OF -"),
         ("SELECT * FROM orders WITH ('no.such' = '1')", Invalid, "no.such"),
+        ("SELECT * FROM orders /*+ OPTIONS('team.owner' = 'a') */", Invalid, "'team.owner' is not"),
         ("SELECT /*+ OPTIONS('scan.snapshot-id'='1') */ * FROM orders", Invalid, "OPTIONS"),
         ("SELECT * FROM `orders$snapshots` VERSION AS OF 1", Unsupported, "at any time"),
         ("SELECT * FROM sys.tables VERSION AS OF 1", Unsupported, "warehouse as it is"),

@@ -33,7 +33,7 @@ def settings(spark: SparkSession, **given: str) -> Iterator[None]:
 
 @contextmanager
 def table_options(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """Options that the session lays over tables."""
+    """Options of tables that the session overrides."""
     for key, value in given.items():
         spark.conf.set(f"spark.paimon.{key}", value)
     try:
@@ -64,14 +64,18 @@ def test_statements_that_change_rows_follow_the_sessions_table_options(lake: Spa
     assert formats() == ["avro"]
     lake.sql("INSERT INTO db.t /*+ OPTIONS('file.format' = 'orc') */ VALUES (9, 9)")
     assert sorted(map(str, formats())) == ["avro", "orc"]
-    for key in ("no.such", "scan.snapshot-id"):
-        with pytest.raises(Invalid, match=f"'{key}' is no option"):
+    for key in ("no.such", "team.owner", "scan.snapshot-id"):
+        with pytest.raises(Invalid, match=f"'{key}' is .* option of a table that is changed"):
             lake.sql(f"UPDATE db.t /*+ OPTIONS('{key}' = '1') */ SET x = 1")
     named = {"tag.automatic-creation": "batch", "tag.batch.customized-name": "loaded"}
     with table_options(lake.spark, named):
         lake.sql("INSERT OVERWRITE db.t VALUES (6, 6)")
     assert rows(lake.sql("SHOW TAGS db.t")) == [("loaded",)]
-    for options, message in (({"bucket": "1"}, "'bucket' cannot be laid"), ({"no": "1"}, "RESET")):
+    for options, message in (
+        ({"bucket": "1"}, "'bucket' cannot be laid"),
+        ({"no": "1"}, "RESET"),
+        ({"team.owner": "1"}, "RESET"),
+    ):
         with table_options(lake.spark, options), pytest.raises(Invalid, match=message):
             lake.sql("DELETE FROM db.t")
     assert rows(lake.sql("SELECT * FROM db.t")) == [(6, 6)]
@@ -152,8 +156,8 @@ def test_moments_keep_their_zones_where_timestamp_has_none(lake: SparkLake) -> N
     with settings(lake.spark, timestampType="TIMESTAMP_NTZ", session_timeZone="Asia/Kolkata"):
         lake.sql("INSERT INTO db.t PARTITION (z = '2026-01-01 00:00:00Z') SELECT 1")
         lake.sql("INSERT INTO db.t PARTITION (z = '2026-01-01 00:00:00') SELECT 2")
-        found = lake.sql("SELECT id, unix_seconds(z) - 1767225600 FROM db.t")
-        assert rows(found) == [(1, 0), (2, -19800)]
+        read = lake.sql("SELECT id, unix_seconds(z) - 1767225600 FROM db.t")
+        assert rows(read) == [(1, 0), (2, -19800)]
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE"])
@@ -194,16 +198,16 @@ def test_char_is_text_where_it_is_declared_as_such(lake: SparkLake) -> None:
 def test_streams_fill_up_char_as_queries_do(lake: SparkLake, key: str, value: str) -> None:
     lake.sql("CREATE TABLE db.t (id INT, c CHAR(5))")
     lake.catalog.table("db.t").write({"id": [1], "c": ["ab"]})
-    found: list[str] = []
+    stored: list[str] = []
 
     def followed() -> list[str]:
         frame = lake.spark.readStream.format("headwater").load("db.t").select("c")
-        found.clear()
+        stored.clear()
         query = frame.writeStream.foreachBatch(
-            lambda batch, _: found.extend(row[0] for row in batch.collect())
+            lambda batch, _: stored.extend(row[0] for row in batch.collect())
         )
         query.trigger(availableNow=True).start().awaitTermination()
-        return list(found)
+        return list(stored)
 
     assert followed() == ["ab   "]
     with settings(lake.spark, **{key: value}):

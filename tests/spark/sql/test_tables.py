@@ -73,8 +73,8 @@ def test_columns_are_of_the_types_that_options_name(run: Run, context: SqlContex
         "'blob-field' = 'picture, v', 'vector-field' = 'e', 'field.e.vector-dim' = '3')"
     )
     schema = context.catalog.table("db.t").schema
-    found = [str(field.type) for field in schema.fields]
-    assert found == ["INT", "BLOB NOT NULL", "VECTOR<FLOAT, 3>", "BLOB"]
+    types = [str(field.type) for field in schema.fields]
+    assert types == ["INT", "BLOB NOT NULL", "VECTOR<FLOAT, 3>", "BLOB"]
     assert schema.column("picture").description == "p"
     assert schema.options["field.e.vector-dim"] == "3"
 
@@ -253,6 +253,31 @@ def test_a_table_like_another_has_its_columns_and_no_rows(run: Run, context: Sql
     assert (files.primary_keys, files.partition_keys) == ((), ("dt",))
 
 
+def test_properties_of_the_user_s_own_are_kept_and_shown(run: Run, context: SqlContext) -> None:
+    run("CREATE TABLE t (id INT) TBLPROPERTIES ('team.owner' = 'ann', 'cost.center' = 7)")
+    assert ("team.owner", "ann") in run("SHOW TBLPROPERTIES t")
+    assert run("SHOW TBLPROPERTIES t ('cost.center')") == [("cost.center", "7")]
+    described = {row[0]: str(row[1]) for row in run("DESCRIBE EXTENDED t")}
+    assert "team.owner=ann" in described["Table Properties"]
+    ((statement,),) = run("SHOW CREATE TABLE t")
+    assert "'team.owner' = 'ann'" in str(statement)
+    run("CREATE TABLE files (id INT) USING csv TBLPROPERTIES ('team.owner' = 'ann', lineSep = ';')")
+    assert ("team.owner", "ann") in run("SHOW TBLPROPERTIES files")
+    run("ALTER TABLE t SET TBLPROPERTIES ('team.owner' = 'bob')")
+    run("ALTER TABLE t UNSET TBLPROPERTIES ('cost.center')")
+    run("CREATE TABLE like_t LIKE t TBLPROPERTIES ('team.more' = 'x')")
+    table = context.catalog.table("db.t")
+    table.write({"id": [1]})
+    context.catalog.clone_table(table, "db.cloned")
+    run("ALTER TABLE t RENAME TO moved")
+    for name, more in (("moved", {}), ("cloned", {}), ("like_t", {"team.more": "x"})):
+        options = context.catalog.table(f"db.{name}").schema.options
+        assert options == {"team.owner": "bob", **more}, name
+    run("DROP TABLE files PURGE")
+    run(str(statement))
+    assert run("SHOW CREATE TABLE t") == [(statement,)]
+
+
 def test_a_table_is_replaced(run: Run, context: SqlContext) -> None:
     with pytest.raises(NotFound):
         run("REPLACE TABLE t (id INT)")
@@ -326,6 +351,8 @@ def test_tables_of_files_alone_are_kept_for_those_who_read_them(run: Run) -> Non
 
 REFUSED: list[tuple[str, type[Exception], str]] = [
     ("(id INT) TBLPROPERTIES ('bucktes' = '1')", Invalid, "did you mean 'bucket'"),
+    ("(id INT) TBLPROPERTIES (owner = 'ann')", Invalid, "'owner' .* such as 'team.owner'"),
+    ("(id INT) TBLPROPERTIES ('snapshots.x' = 1)", Invalid, "'snapshots.x' is not an option"),
     ("(id INT) TBLPROPERTIES (a = 1, a = 2)", Invalid, "twice"),
     ("(id INT) OPTIONS (bucket = 1) TBLPROPERTIES (bucket = 2)", Invalid, "given twice"),
     ("(id INT) USING delta", Unsupported, "USING delta"),
@@ -398,8 +425,8 @@ def test_a_default_that_is_bare_text_is_shown_as_a_string(run: Run, context: Sql
 
 def test_other_names_of_types_are_sparks() -> None:
     texts = "LONG, dec(4), timestamp_ltz, time(6), struct<a bigint, b:real>"
-    found = [short_type_text(_type(text)) for text in texts.split(", ", 4)]
-    assert found == [
+    short = [short_type_text(_type(text)) for text in texts.split(", ", 4)]
+    assert short == [
         "bigint",
         "decimal(4,0)",
         "timestamp",
@@ -410,9 +437,9 @@ def test_other_names_of_types_are_sparks() -> None:
 
 def _type(text: str) -> DataType:
     (statement,) = split_statements(text)
-    found = read_type(statement)
+    result = read_type(statement)
     statement.end()
-    return found
+    return result
 
 
 NAMES = st.text("ab_ `.'-\\,ORDERü$1(", min_size=1, max_size=6).filter(

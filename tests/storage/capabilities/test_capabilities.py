@@ -15,7 +15,13 @@ import pytest
 
 from headwater.catalog.table.table import Table
 from headwater.client import Lake, connect
-from headwater.storage.capabilities import OPTIONS, Operation, Option, find_option
+from headwater.storage.capabilities import (
+    OPTIONS,
+    Operation,
+    Option,
+    find_option,
+    is_own_property,
+)
 from headwater.storage.errors import Unsupported
 from headwater.storage.merge.column_functions import AGGREGATE_FUNCTIONS
 from headwater.storage.merge.registry import MERGE_ENGINES
@@ -34,18 +40,18 @@ CALL = re.compile(
 def keys_in(source: str) -> set[str]:
     """The keys that a Java class of options declares, older names included."""
     constants = dict(re.findall(r'String (\w+)\s*=\s*"([^"]*)"\s*;', source))
-    found: set[str] = set()
+    keys: set[str] = set()
     for match in CALL.finditer(source):
         depth, end = 1, match.end()
         while depth:
             depth += (source[end] == "(") - (source[end] == ")")
             end += 1
-        found.update(
+        keys.update(
             filter(
                 None, (_key(text, constants) for text in source[match.end() : end - 1].split(","))
             )
         )
-    return found
+    return keys
 
 
 def _key(expression: str, constants: Mapping[str, str]) -> str:
@@ -63,13 +69,13 @@ def _key(expression: str, constants: Mapping[str, str]) -> str:
 
 
 def committed_keys() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    keys_by_path: dict[str, set[str]] = {}
     for line in KEYS.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
-            found[line.strip("[]")] = keys = set()
+            keys_by_path[line.strip("[]")] = keys = set()
         elif line and not line.startswith("#"):
             keys.add(line)
-    return found
+    return keys_by_path
 
 
 ALL_KEYS = set().union(*committed_keys().values())
@@ -129,7 +135,7 @@ def _table(lake: Lake, keyed: bool) -> Table:
 
 
 def having(table: Table, options: Mapping[str, str]) -> Table:
-    """The table as if it had been made with other options, of which some cannot be laid over it."""
+    """The table as if it had been made with other options, some of which cannot be overridden."""
     info = replace(table.info, schema=table.schema.with_options(options))
     return Table(table.catalog, info)
 
@@ -188,6 +194,44 @@ def test_other_options_change_nothing(
     table = having(tables[keyed], {**kept, "some-other-engine.key": "x"})
     USES[operation](table)
     assert find_option("some-other-engine.key") is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["team.owner", "some-other-engine.key", "Org.Team.Cost Center", "tax.bucket"],
+)
+def test_a_key_in_a_namespace_of_the_user_s_own_is_a_property(key: str) -> None:
+    assert find_option(key) is None
+    assert is_own_property(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("owner", "buckett", "", ".", "team.", ".owner", "team..owner", "team. .owner"),
+        # In the namespace of options, or one that resembles it.
+        *("snapshot.owner", "snapshots.x", "Snapshot.owner", "snap-shot.x", "fields.x", "bucket.x"),
+        # Near an option.
+        *(
+            "scna.mode",
+            "x.bucket",
+            "Bucket",
+            "file.fromat",
+            "merge_engine",
+            "my.file.format",
+            "etl.scan.mode",
+        ),
+        *("spark.paimon.bucket", "paimon.owner", "headwater.owner"),
+    ],
+)
+def test_a_key_that_resembles_an_option_is_no_property(key: str) -> None:
+    assert not is_own_property(key)
+
+
+def test_no_option_is_a_property_of_the_user_s_own() -> None:
+    assert [key for key in ALL_KEYS if is_own_property(key)] == []
+    assert is_own_property("lines.x")
+    assert not is_own_property("lines.x", ["lines"])
 
 
 def test_an_empty_option_is_none(tables: Mapping[bool, Table]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from headwater.storage.capabilities.checks import (
     OPTIONS,
     find_option,
+    is_own_property,
     refuse_options,
     unsupported_mode,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Refusal",
     "Values",
     "find_option",
+    "is_own_property",
     "refuse_options",
     "unsupported_mode",
     "unsupported_type",

@@ -13,7 +13,7 @@ from headwater.spark.sql.ddl.alter_columns import (
     read_changed_column,
     renamed_column,
 )
-from headwater.spark.sql.ddl.options import COMMENT, check_options
+from headwater.spark.sql.ddl.options import COMMENT, check_properties
 from headwater.spark.sql.ddl.partitions import PARTITION_CLAUSES
 from headwater.spark.sql.ddl.tags import TAG_CLAUSES
 from headwater.spark.sql.names import column_path, object_identifier
@@ -90,7 +90,7 @@ def set_properties(statement: Statement, *, check: bool) -> list[SetOption | Upd
 
     Args:
         statement: The statement.
-        check: True if they are a table's, and must be known.
+        check: Whether they are a table's, which must be options or properties of the user's own.
     """
     options = statement.properties()
     statement.end()
@@ -99,7 +99,7 @@ def set_properties(statement: Statement, *, check: bool) -> list[SetOption | Upd
     if comment is not None:
         changes.append(UpdateComment(comment))
     if check:
-        check_options(options)
+        check_properties(options)
     changes += [SetOption(key, value) for key, value in options.items()]
     return changes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.spark.sql.ddl.columns import read_column
-from headwater.spark.sql.ddl.options import COMMENT, PATH, check_options, provider_options
+from headwater.spark.sql.ddl.options import COMMENT, PATH, check_properties, provider_options
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import DataField
@@ -53,52 +53,54 @@ def read_clauses(statement: Statement) -> TableClauses:
     """Read the rest of a CREATE TABLE.
 
     Raises:
-        Invalid: A clause stands twice, or an option is unknown.
+        Invalid: A clause stands twice, or a property is neither an option nor the user's own.
         Unsupported: A clause is one that tables do not have.
     """
-    found = TableClauses()
+    clauses = TableClauses()
     seen: set[str] = set()
     while not statement.at_end:
         if statement.accept("AS") or any(statement.peek(word) for word in _QUERIES):
-            found.query = statement.rest()
-            if not found.query:
+            clauses.query = statement.rest()
+            if not clauses.query:
                 raise statement.unexpected("a query")
             break
-        clause = _read_clause(statement, found)
+        clause = _read_clause(statement, clauses)
         if clause in seen:
             raise Invalid(f"{clause} stands twice")
         seen.add(clause)
-    comment = found.options.pop(COMMENT, None)
+    comment = clauses.options.pop(COMMENT, None)
     if comment is not None:
-        if found.comment is not None:
+        if clauses.comment is not None:
             raise Invalid("COMMENT and the property 'comment' are the same: write one of them")
-        found.comment = comment
-    for key, value in provider_options(found.provider).items():
-        if found.options.get(key, value) != value:
-            raise Invalid(f"USING {found.provider} stands for '{key}' = '{value}', not another one")
-        found.options[key] = value
-    check_options(found.options)
-    return found
+        clauses.comment = comment
+    for key, value in provider_options(clauses.provider).items():
+        if clauses.options.get(key, value) != value:
+            raise Invalid(
+                f"USING {clauses.provider} stands for '{key}' = '{value}', not another one"
+            )
+        clauses.options[key] = value
+    check_properties(clauses.options)
+    return clauses
 
 
-def _read_clause(statement: Statement, found: TableClauses) -> str:
+def _read_clause(statement: Statement, clauses: TableClauses) -> str:
     """Read one clause; its name."""
     if statement.accept("USING"):
-        found.provider = statement.name()
+        clauses.provider = statement.name()
         return "USING"
     if statement.accept("COMMENT"):
-        found.comment = statement.string()
+        clauses.comment = statement.string()
         return "COMMENT"
     for words in (("TBLPROPERTIES",), ("OPTIONS",)):
         if statement.accept(*words):
             for key, value in statement.properties().items():
-                _set(found, key, value)
+                _set(clauses, key, value)
             return words[0]
     if statement.accept("LOCATION"):
-        _set(found, PATH, statement.string())
+        _set(clauses, PATH, statement.string())
         return "LOCATION"
     if statement.accept("PARTITIONED", "BY"):
-        _read_partitioning(statement, found)
+        _read_partitioning(statement, clauses)
         return "PARTITIONED BY"
     for refused, instead in _REFUSED.items():
         if statement.peek(*refused):
@@ -108,16 +110,16 @@ def _read_clause(statement: Statement, found: TableClauses) -> str:
     )
 
 
-def _set(found: TableClauses, key: str, value: str) -> None:
-    if key in found.options:
+def _set(clauses: TableClauses, key: str, value: str) -> None:
+    if key in clauses.options:
         raise Invalid(f"the property '{key}' is given twice")
-    found.options[key] = value
+    clauses.options[key] = value
 
 
-def _read_partitioning(statement: Statement, found: TableClauses) -> None:
+def _read_partitioning(statement: Statement, clauses: TableClauses) -> None:
     statement.expect("(")
     while not statement.accept(")"):
-        if found.partition_keys:
+        if clauses.partition_keys:
             statement.expect(",")
         start = statement.mark()
         name = statement.name()
@@ -129,9 +131,9 @@ def _read_partitioning(statement: Statement, found: TableClauses) -> None:
         if not (statement.peek(",") or statement.peek(")")):
             statement.reset(start)
             column = read_column(statement)
-            found.partition_columns.append(column)
-        found.partition_keys.append(name)
-    if not found.partition_keys:
+            clauses.partition_columns.append(column)
+        clauses.partition_keys.append(name)
+    if not clauses.partition_keys:
         raise Invalid("PARTITIONED BY () names no column")
-    if found.partition_columns and len(found.partition_columns) < len(found.partition_keys):
+    if clauses.partition_columns and len(clauses.partition_columns) < len(clauses.partition_keys):
         raise Invalid("PARTITIONED BY has types for all of its columns or for none")

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from headwater.spark.source.format_table import FILE_FORMATS
-from headwater.storage.capabilities.checks import OPTIONS, find_option
+from headwater.storage.capabilities import OPTIONS, find_option, is_own_property
 from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.schema.table_type import TableType
 
-__all__ = ["COMMENT", "PATH", "check_options", "provider_options"]
+__all__ = ["COMMENT", "PATH", "check_options", "check_properties", "provider_options"]
 
 COMMENT = "comment"
 PATH = "path"
@@ -38,28 +39,41 @@ def provider_options(provider: str | None) -> dict[str, str]:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Refuse options that mean nothing to anybody.
+    """Refuse options of a statement that are not options of tables.
 
     Raises:
-        Invalid: The message names each, and what may have been meant.
+        Invalid: The message names each, and the nearest option.
     """
-    is_format = options.get("type") == "format-table"
+    unknown = [key for key in options if not _is_option(key)]
+    if unknown:
+        raise Invalid("; ".join(_refusal(key, _OF_TABLES) for key in sorted(unknown)))
+
+
+def check_properties(options: Mapping[str, str]) -> None:
+    """Refuse properties of a table that are neither options nor the user's own.
+
+    Raises:
+        Invalid: The message names each, and the nearest option.
+    """
+    others = _OF_TABLES
+    if options.get("type") == TableType.FORMAT:
+        others |= _OF_FORMATS
     unknown = [
         key
         for key in options
-        if key not in _OF_TABLES
-        and find_option(key) is None
-        and not (is_format and key in _OF_FORMATS)
+        if not (key in others or _is_option(key) or is_own_property(key, others))
     ]
     if unknown:
-        raise Invalid("; ".join(_refusal(key, _known()) for key in sorted(unknown)))
+        listed = "; ".join(_refusal(key, others) for key in sorted(unknown))
+        raise Invalid(f"{listed}; a property of your own needs a namespace, such as 'team.owner'")
 
 
-def _refusal(key: str, known: Iterable[str]) -> str:
-    close = get_close_matches(key, known, n=1)
+def _is_option(key: str) -> bool:
+    return key in _OF_TABLES or find_option(key) is not None
+
+
+def _refusal(key: str, others: Iterable[str]) -> str:
+    known = [*others, *(name for option in OPTIONS for name in (option.key, *option.aliases))]
+    close = get_close_matches(key.lower(), known, n=1)
     meant = f"; did you mean '{close[0]}'?" if close else ""
-    return f"'{key}' is no option of a table{meant}"
-
-
-def _known() -> list[str]:
-    return [*_OF_TABLES, *(key for each in OPTIONS for key in (each.key, *each.aliases))]
+    return f"'{key}' is not an option of a table{meant}"
