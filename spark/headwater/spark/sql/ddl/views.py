@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
-from headwater.catalog.model.views import ViewSchema
+from headwater.catalog.model.views import ViewInfo, ViewSchema
 from headwater.spark.names import quoted
+from headwater.spark.session import is_set
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.references import names_columns
+from headwater.spark.sql.query.view_columns import (
+    SCHEMA_MODE,
+    SchemaMode,
+    mode_option,
+    schema_mode,
+)
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
-from headwater.storage.errors import AlreadyExists, Invalid, NotFound, ResourceType
+from headwater.storage.errors import (
+    AlreadyExists,
+    HeadwaterError,
+    Invalid,
+    NotFound,
+    ResourceType,
+    Unsupported,
+)
+from headwater.storage.schema.change import RemoveOption, SetOption
 from headwater.storage.types.data_type import type_json
 
 __all__ = ["DIALECT", "HANDLERS"]
@@ -26,11 +42,20 @@ DIALECT = "spark"
 """The engine for which a view's query is."""
 
 
+_DEFAULT_IS_COMPENSATION = "spark.sql.legacy.viewSchemaCompensation"
+_HAS_MODES = "spark.sql.legacy.viewSchemaBindingMode"
+_FROM, _END = " FROM (\n", "\n)"
+_NAME = r"`(?:[^`]|``)+`"
+_COLUMNS = re.compile(rf"SELECT {_NAME}(?:, {_NAME})*")
+_RENAMED_COLUMNS = re.compile(rf"SELECT {_NAME}(?: AS {_NAME})?(?:, {_NAME}(?: AS {_NAME})?)*")
+
+
 @dataclass
 class _Definition:
     names: list[tuple[str, str | None]] = field(default_factory=list)
     comment: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    mode: SchemaMode | None = None
     query: str = ""
 
 
@@ -43,21 +68,31 @@ def _create(statement: Statement, context: SqlContext) -> None:
     if ignore and replaces:
         raise Invalid("CREATE OR REPLACE VIEW … IF NOT EXISTS says two things: write one of them")
     name = object_identifier(statement, context)
-    definition = _read_definition(statement)
+    definition = _read_definition(statement, context)
     if context.catalog.table_exists(str(name)):
         raise AlreadyExists(
             f"there is a table {name}: queries would read it, and never the view",
             resource_type=ResourceType.TABLE,
             resource_name=str(name),
         )
-    schema = _view_schema(name, definition, context)
+    mode = definition.mode
+    if mode is None:
+        compensates = is_set(context.session.spark, _DEFAULT_IS_COMPENSATION)
+        mode = SchemaMode.COMPENSATION if compensates else SchemaMode.BINDING
+    if mode is SchemaMode.EVOLUTION and definition.names:
+        raise Invalid(
+            f"view {name}: WITH SCHEMA EVOLUTION takes the columns of the query, whatever they are "
+            "later; leave the list of columns out, or write WITH SCHEMA TYPE EVOLUTION"
+        )
+    schema = _view_schema(name, definition, mode, context)
+    schema = replace(schema, options={**schema.options, **mode_option(mode)})
     if replaces:
         create_or_replace(context.catalog.catalog.views, ResourceType.VIEW, name, schema)
     else:
         context.catalog.catalog.views.create(name, schema, ignore_if_exists=ignore)
 
 
-def _read_definition(statement: Statement) -> _Definition:
+def _read_definition(statement: Statement, context: SqlContext) -> _Definition:
     definition = _Definition()
     if statement.accept("("):
         while not statement.accept(")"):
@@ -73,8 +108,11 @@ def _read_definition(statement: Statement) -> _Definition:
             clause, definition.comment = "COMMENT", statement.string()
         elif statement.accept("TBLPROPERTIES"):
             clause, definition.options = "TBLPROPERTIES", statement.properties()
+            _refuse_mode(definition.options)
+        elif statement.accept("WITH", "SCHEMA"):
+            clause, definition.mode = "WITH SCHEMA", _read_mode(statement, context)
         else:
-            raise statement.unexpected("COMMENT, TBLPROPERTIES or AS")
+            raise statement.unexpected("COMMENT, TBLPROPERTIES, WITH SCHEMA or AS")
         if clause in seen:
             raise Invalid(f"{clause} stands twice")
         seen.add(clause)
@@ -90,7 +128,9 @@ def _read_query(statement: Statement) -> str:
     return query
 
 
-def _view_schema(name: Identifier, definition: _Definition, context: SqlContext) -> ViewSchema:
+def _view_schema(
+    name: Identifier, definition: _Definition, mode: SchemaMode, context: SqlContext
+) -> ViewSchema:
     """The content of a view. Its query is planned, as nobody could read one that cannot be.
 
     Names without a database are in the view's own, as they are whenever it is read.
@@ -111,7 +151,9 @@ def _view_schema(name: Identifier, definition: _Definition, context: SqlContext)
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise Invalid(f"view {name}: there are two columns '{twice}'; give them names of their own")
-    query = _with_named_columns(definition.query, frame.columns, [label for label, _ in names])
+    query = definition.query
+    if mode is not SchemaMode.EVOLUTION:
+        query = _with_named_columns(query, frame.columns, [label for label, _ in names])
     return ViewSchema(columns, query, {DIALECT: query}, definition.comment, definition.options)
 
 
@@ -132,27 +174,114 @@ def _with_named_columns(query: str, columns: Sequence[str], labels: Sequence[str
         quoted(name) if name == label else f"{quoted(name)} AS {quoted(label)}"
         for name, label in zip(columns, labels, strict=True)
     )
-    return f"SELECT {named} FROM (\n{query}\n)"
+    return f"SELECT {named}{_FROM}{query}{_END}"
+
+
+def _as_written(query: str) -> tuple[str, bool]:
+    """The query that `_with_named_columns` was given, and whether its columns have other names."""
+    named, separator, rest = query.partition(_FROM)
+    written = rest.removesuffix(_END)
+    if not separator or written == rest or _RENAMED_COLUMNS.fullmatch(named) is None:
+        return query, False
+    try:
+        if names_columns(written):
+            return query, False
+    except HeadwaterError:
+        return query, False  # Its end is in the text that was found.
+    return written, _COLUMNS.fullmatch(named) is None
+
+
+def _set_mode(view: ViewInfo, mode: SchemaMode, context: SqlContext) -> None:
+    """Let a view follow the columns of its query in another way.
+
+    If its types were those of the query, it keeps those that they are now.
+    """
+    name, schema = view.identifier, view.schema
+    views = context.catalog.catalog.views
+    before = schema.options.get(SCHEMA_MODE)
+    is_free = before in (SchemaMode.TYPE_EVOLUTION, SchemaMode.EVOLUTION)
+    if mode is not SchemaMode.EVOLUTION and not is_free:
+        option = mode_option(mode)
+        changes = [SetOption(key, value) for key, value in option.items()]
+        views.alter(name, changes or [RemoveOption(SCHEMA_MODE)])
+        return
+    query = schema.query_for(DIALECT)
+    definition = _Definition(query=query)
+    is_renamed = False
+    if mode is SchemaMode.EVOLUTION:
+        definition.query, is_renamed = _as_written(query)
+    elif before == SchemaMode.TYPE_EVOLUTION:
+        definition.names = [(column.name, column.description) for column in schema.columns]
+    made = _view_schema(name, definition, mode, context)
+    if mode is SchemaMode.EVOLUTION and definition.query == query and before != mode:
+        is_renamed = [each.name for each in made.columns] != [each.name for each in schema.columns]
+    if is_renamed:
+        raise Invalid(
+            f"view {name}: its columns have other names than those of its query, which WITH SCHEMA "
+            f"EVOLUTION takes; write them into the query: ALTER VIEW {name} AS SELECT …"
+        )
+    others = {key: value for key, value in schema.options.items() if key != SCHEMA_MODE}
+    changed = replace(
+        schema,
+        columns=made.columns,
+        query=made.query if schema.query == query else schema.query,
+        dialects={**schema.dialects, **made.dialects},
+        options={**others, **mode_option(mode)},
+    )
+    views.replace(name, changed)
+
+
+def _read_mode(statement: Statement, context: SqlContext) -> SchemaMode:
+    """Read what follows WITH SCHEMA."""
+    mode = next((mode for mode in SchemaMode if statement.accept(*mode.split())), None)
+    if mode is None:
+        raise statement.unexpected("BINDING, COMPENSATION, TYPE EVOLUTION or EVOLUTION")
+    if not is_set(context.session.spark, _HAS_MODES):
+        raise Unsupported(
+            f"WITH SCHEMA {mode}: {_HAS_MODES} is false in this session; leave the clause out, or "
+            f"RESET {_HAS_MODES}"
+        )
+    return mode
 
 
 def _alter(statement: Statement, context: SqlContext) -> None:
-    """``ALTER VIEW v {AS query | RENAME TO w | SET TBLPROPERTIES (…) | UNSET …}``."""
+    """``ALTER VIEW v {AS query | RENAME TO w | {SET | UNSET} TBLPROPERTIES … | WITH SCHEMA …}``."""
     statement.expect("ALTER", "VIEW")
     name = object_identifier(statement, context)
-    if context.view(name) is None:
+    view = context.view(name)
+    if view is None:
         _refuse_table(context, name)
     views = context.catalog.catalog.views
     if statement.accept("RENAME", "TO"):
         views.rename(name, renamed(statement, name, context))
     elif statement.accept("SET", "TBLPROPERTIES"):
-        views.alter(name, set_properties(statement, check=False))
+        changes = set_properties(statement, check=False)
+        _refuse_mode([change.key for change in changes if isinstance(change, SetOption)])
+        views.alter(name, changes)
     elif statement.accept("UNSET", "TBLPROPERTIES"):
-        views.alter(name, unset_properties(statement))
+        removals = unset_properties(statement)
+        _refuse_mode([change.key for change in removals if isinstance(change, RemoveOption)])
+        views.alter(name, removals)
+    elif statement.accept("WITH", "SCHEMA"):
+        mode = _read_mode(statement, context)
+        statement.end()
+        _set_mode(views.get(name) if view is None else view, mode, context)
     elif statement.accept("AS"):
         definition = _Definition(query=_read_query(statement))
-        views.replace(name, _view_schema(name, definition, context), keep_properties=True)
+        mode = schema_mode(views.get(name) if view is None else view)
+        views.replace(name, _view_schema(name, definition, mode, context), keep_properties=True)
     else:
-        raise statement.unexpected("AS, RENAME TO, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
+        raise statement.unexpected(
+            "AS, RENAME TO, SET TBLPROPERTIES, UNSET TBLPROPERTIES or WITH SCHEMA"
+        )
+
+
+def _refuse_mode(keys: Iterable[str]) -> None:
+    if SCHEMA_MODE in keys:
+        raise Invalid(
+            f"'{SCHEMA_MODE}' is how a view keeps its clause WITH SCHEMA: write that, or ALTER "
+            "VIEW v WITH SCHEMA …"
+        )
 
 
 def _drop(statement: Statement, context: SqlContext) -> None:

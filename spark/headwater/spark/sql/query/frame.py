@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
-from threading import Lock
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -22,7 +20,7 @@ from headwater.spark.source.scan_metrics import Runs
 from headwater.spark.source.table_read import Relation, TableRead, char_columns, read_frame
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.query.clock import CLOCK, without_clock
-from headwater.spark.sql.query.named_frames import named_frames
+from headwater.spark.sql.query.named_frames import query_over
 from headwater.spark.sql.query.read import plan_read
 from headwater.spark.sql.query.splice import Spliced, missing_table, splice
 from headwater.spark.sql.statement import read_words
@@ -31,7 +29,6 @@ from headwater.storage.errors import Unsupported
 __all__ = ["query_frame", "read_relations"]
 
 _FILE_FUNCTION = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(", re.IGNORECASE)
-_FUNCTIONS = Lock()
 # No table of the user's has such a name, which Spark knows while it reads the text.
 _CLOCK_NAME = "time of the query"
 
@@ -184,16 +181,8 @@ def _run(spliced: Spliced, frames: Sequence[DataFrame], context: SqlContext) -> 
     spark = context.session.spark
     names = [each.name for each in spliced.relations]
     names += [_CLOCK_NAME] * (len(frames) - len(names))
-    # Of two statements at once, each has the functions over its own frames.
-    functions = _FUNCTIONS if spliced.functions else nullcontext()
-    keeps = bool(spliced.functions)
     try:
-        with functions, named_frames(spark, names, frames, keeps=keeps) as places:
-            for function in spliced.functions:
-                spark.sql(function.statement, **places)
-            # Spark fills places in only if there are any.
-            text = spliced.text if places else spliced.text.replace("{{", "{").replace("}}", "}")
-            return spark.sql(text, **places)
+        return query_over(spark, spliced.text, names, frames, functions=spliced.functions)
     except AnalysisException as error:
         missing = missing_table(spliced, str(error))
         if missing is not None:

@@ -122,6 +122,7 @@ class FunctionCalls:
     ) -> None:
         self.functions: dict[str, SessionFunction] = {}
         self._context, self._write_body, self._new = context, write_body, new
+        self._made = 0
         self._around: list[str] = []
         self._reads: list[bool] = []
         """Whether the functions around read tables by those that they call."""
@@ -156,6 +157,20 @@ class FunctionCalls:
             if function is not None:  # Otherwise it may be Spark's.
                 changes += _call_changes(call, parts[1], self._in_session(*function))
         return [*changes, *self._short_calls(short, database)]
+
+    def over_tables(self) -> Sequence[SessionFunction]:
+        """The functions if any reads tables, in the order in which they are to be made.
+
+        Otherwise they are made here, and need not be made for each set of frames.
+        """
+        functions = tuple(self.functions.values())
+        if any(function.reads_tables for function in functions):
+            return functions
+        for function in functions[self._made :]:
+            statement = function.statement.replace("{{", "{").replace("}}", "}")
+            self._context.session.spark.sql(statement)
+        self._made = len(functions)
+        return ()
 
     def _function(self, name: Identifier) -> tuple[Identifier, FunctionSpec] | None:
         """A function by its name, or by one in another case."""

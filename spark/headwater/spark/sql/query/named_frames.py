@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -11,10 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
+from headwater.spark.sql.query.function_calls import SessionFunction
 from headwater.spark.sql.temporary_views import create_temporary_view, drop_temporary_view
 
-__all__ = ["make_view", "named_frames"]
+__all__ = ["make_view", "named_frames", "query_over"]
 
+_FUNCTIONS = Lock()
 _TAKEN = "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"
 
 
@@ -30,7 +33,12 @@ class _Name:
 
 @contextmanager
 def named_frames(
-    spark: SparkSession, names: Sequence[str], frames: Sequence[DataFrame], *, keeps: bool = False
+    spark: SparkSession,
+    names: Sequence[str],
+    frames: Sequence[DataFrame],
+    *,
+    first: int = 0,
+    keeps: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
     """Values for the places ``t0``, ``t1``, … of a text that `SparkSession.sql` is given.
 
@@ -41,16 +49,17 @@ def named_frames(
         spark: The session.
         names: The frames' names in messages, which need not differ.
         frames: The frames; one may stand in several places.
+        first: The number of the first place.
         keeps: Whether functions name the frames, too. Spark Connect looks those up again whenever
             the query is run, so that the session keeps the views there.
     """
     if is_connect(spark) and not keeps:
-        yield {f"t{at}": frame for at, frame in enumerate(frames)}
+        yield {f"t{at}": frame for at, frame in enumerate(frames, first)}
         return
     with ExitStack() as views:
         places: dict[str, Any] = {}
         made: dict[int, str] = {}
-        for at, (name, frame) in enumerate(zip(names, frames, strict=True)):
+        for at, (name, frame) in enumerate(zip(names, frames, strict=True), first):
             view = made.get(id(frame))
             if view is None:
                 view = make_view(spark, frame, name, made.values())
@@ -59,6 +68,36 @@ def named_frames(
                     views.callback(drop_temporary_view, spark, view)
             places[f"t{at}"] = _Name(view)
         yield places
+
+
+def query_over(
+    spark: SparkSession,
+    text: str,
+    names: Sequence[str],
+    frames: Sequence[DataFrame],
+    *,
+    first: int = 0,
+    functions: Sequence[SessionFunction] = (),
+) -> DataFrame:
+    """A query over frames in its places, as `named_frames` has them.
+
+    Args:
+        spark, names, frames, first: As there.
+        text: The query.
+        functions: The functions to be made before it, whose places are the same.
+
+    Raises:
+        AnalysisException, ParseException: Spark's own.
+    """
+    # Of two statements at once, each has the functions over its own frames.
+    alone = _FUNCTIONS if functions else nullcontext()
+    keeps = bool(functions)
+    with alone, named_frames(spark, names, frames, first=first, keeps=keeps) as places:
+        for function in functions:
+            spark.sql(function.statement, **places)
+        # Spark fills places in only if there are any.
+        filled = text if places else text.replace("{{", "{").replace("}}", "}")
+        return spark.sql(filled, **places)
 
 
 def make_view(spark: SparkSession, frame: DataFrame, name: str, taken: Collection[str]) -> str:

@@ -36,6 +36,12 @@ from headwater.spark.sql.query.references import (
     find_references,
 )
 from headwater.spark.sql.query.relations import Relations
+from headwater.spark.sql.query.view_columns import (
+    QueryText,
+    SchemaMode,
+    chosen_columns,
+    schema_mode,
+)
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
@@ -112,14 +118,8 @@ class _Splicer:
         return self._written(text, names, database, outer)
 
     def spliced(self, text: str) -> Spliced:
-        """The query with its tables and functions; functions that read no table are made here."""
-        functions = tuple(self.functions.functions.values())
-        if not any(function.reads_tables for function in functions):
-            for function in functions:
-                statement = function.statement.replace("{{", "{").replace("}}", "}")
-                self.opened.context.session.spark.sql(statement)
-            functions = ()
-        return Spliced(text, self.relations, self.opened, functions)
+        """The query with its tables and functions."""
+        return Spliced(text, self.relations, self.opened, self.functions.over_tables())
 
     def _written(
         self,
@@ -269,14 +269,22 @@ class _Splicer:
         if name in self.objects:
             path = " -> ".join(each.partition(" ")[2] for each in (*self.objects, name))
             raise Invalid(f"{name} reads itself: {path}")
+        mode = schema_mode(view)
+        first = len(self.relations)
         self.objects.append(name)
         try:
             inner = self.splice(view.schema.query_for(_ENGINE), view.identifier.database)
         finally:
             self.objects.pop()
         columns = ", ".join(_plain(quoted(column.name)) for column in view.schema.columns)
-        named = f"AS headwater_view({columns})" if columns else "AS headwater_view"
-        return f"(SELECT * FROM (\n{inner}\n) {named})"
+        if not columns or mode is SchemaMode.EVOLUTION:
+            return f"(SELECT * FROM (\n{inner}\n) AS headwater_view)"
+        chosen = "*"
+        if not mode.evolves:
+            functions = self.functions.over_tables()
+            query = QueryText(inner, self.relations, 0 if functions else first, functions)
+            chosen = _plain(chosen_columns(view, query, self.opened.context))
+        return f"(SELECT {chosen} FROM (\n{inner}\n) AS headwater_view({columns}))"
 
 
 def splice(

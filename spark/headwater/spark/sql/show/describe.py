@@ -22,8 +22,14 @@ from headwater.spark.sql.names import (
     object_identifier,
 )
 from headwater.spark.sql.query.frame import query_frame
-from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
-from headwater.spark.sql.show.texts import create_table_text, create_view_text, table_details
+from headwater.spark.sql.query.view_columns import schema_mode
+from headwater.spark.sql.show.found import partition_details, present_fields, table_or_view
+from headwater.spark.sql.show.texts import (
+    create_table_text,
+    create_view_text,
+    shown_view_options,
+    table_details,
+)
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.data_type import DataField, RowType
@@ -52,23 +58,23 @@ def _describe(statement: Statement, context: SqlContext) -> pa.Table:
     partition = read_partition(statement) if statement.peek("PARTITION", "(") else None
     column = statement.name_parts() if not statement.at_end else None
     statement.end()
-    found = table_or_view(context, identifier)
+    described = table_or_view(context, identifier)
     details: list[tuple[str, str]] = []
     if partition is not None:
-        if not isinstance(found, Table):
+        if not isinstance(described, Table):
             raise Invalid(f"{identifier} has no partitions: leave PARTITION out")
-        details = partition_details(context, found, partition)
-    fields = fields_of(found)
+        details = partition_details(context, described, partition)
+    fields = present_fields(context, described)
     if column is not None:
         return answer(_INFO, _column_info(fields, column))
     rows: list[_Row] = [_column_row(field) for field in fields]
-    if isinstance(found, Table):
-        rows += _table_rows(found, extended=extended and partition is None)
+    if isinstance(described, Table):
+        rows += _table_rows(described, extended=extended and partition is None)
     if details and extended:
         rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
         rows += [(label, value, "") for label, value in details]
-    if isinstance(found, ViewInfo) and extended:
-        rows += _view_rows(found)
+    if isinstance(described, ViewInfo) and extended:
+        rows += _view_rows(described)
     return answer(_COLUMNS, rows)
 
 
@@ -109,7 +115,8 @@ def _view_rows(view: ViewInfo) -> list[_Row]:
     if schema.comment is not None:
         rows.append(("Comment", schema.comment, ""))
     rows.append(("View Text", schema.query_for(DIALECT), ""))
-    pairs = ",".join(f"{key}={value}" for key, value in sorted(schema.options.items()))
+    rows.append(("View Schema Mode", str(schema_mode(view)), ""))
+    pairs = ",".join(f"{key}={value}" for key, value in sorted(shown_view_options(view).items()))
     rows.append(("View Properties", f"[{pairs}]", ""))
     return rows
 
@@ -157,11 +164,11 @@ def _show_create(statement: Statement, context: SqlContext) -> pa.Table:
     statement.expect("SHOW", "CREATE", "TABLE")
     identifier = object_identifier(statement, context)
     statement.end()
-    found = table_or_view(context, identifier)
-    if isinstance(found, Table):
-        text = create_table_text(found)
-    elif isinstance(found, ViewInfo):
-        text = create_view_text(found, DIALECT)
+    described = table_or_view(context, identifier)
+    if isinstance(described, Table):
+        text = create_table_text(described)
+    elif isinstance(described, ViewInfo):
+        text = create_view_text(described, DIALECT)
     else:
         raise Unsupported(f"{identifier} is a system table, which no statement creates")
     return answer({"createtab_stmt": str}, [(text,)])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
+from headwater.spark.names import quoted
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.partitions import matching_partitions
+from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.view_columns import SchemaMode, schema_mode
+from headwater.spark.types import paimon_schema
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.types.data_type import DataField, from_arrow
 
-__all__ = ["Found", "fields_of", "partition_details", "table_or_view"]
+__all__ = ["Found", "partition_details", "present_fields", "table_or_view"]
 
 Found: TypeAlias = Table | ViewInfo | tuple[DataField, ...]
 """A table, a view, or the columns of a system table."""
@@ -42,16 +47,31 @@ def table_or_view(context: SqlContext, identifier: Identifier) -> Found:
         return view
 
 
-def fields_of(found: Found) -> tuple[DataField, ...]:
-    """The columns."""
+def present_fields(context: SqlContext, found: Found) -> tuple[DataField, ...]:
+    """The columns; those of a view whose types follow its query's as they are now."""
     if isinstance(found, Table):
         return found.schema.fields
-    if isinstance(found, ViewInfo):
-        return tuple(
-            DataField(column.id, column.name, column.data_type, column.description)
-            for column in found.schema.columns
-        )
-    return found
+    if not isinstance(found, ViewInfo):
+        return found
+    fields = [
+        DataField(column.id, column.name, column.data_type, column.description)
+        for column in found.schema.columns
+    ]
+    mode = schema_mode(found)
+    if not mode.evolves:
+        return tuple(fields)
+    view = found.identifier
+    query = f"SELECT * FROM {quoted(view.database)}.{quoted(view.name)}"
+    schema = query_frame(query, context).schema
+    present = paimon_schema(schema).fields
+    if mode is SchemaMode.EVOLUTION:
+        comments = [field.metadata.get("comment") for field in schema]
+    else:
+        comments = [field.description for field in fields]
+    return tuple(
+        replace(field, description=comment)
+        for field, comment in zip(present, comments, strict=True)
+    )
 
 
 def partition_details(

@@ -17,9 +17,9 @@ from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
 from headwater.spark.sql.session_options import named_table
-from headwater.spark.sql.show.found import fields_of, partition_details, table_or_view
+from headwater.spark.sql.show.found import partition_details, present_fields, table_or_view
 from headwater.spark.sql.show.partition_names import shown_partitions
-from headwater.spark.sql.show.texts import shown_options, table_information
+from headwater.spark.sql.show.texts import shown_options, shown_view_options, table_information
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid, Unsupported
 
@@ -62,9 +62,9 @@ def _dropped(statement: Statement, context: SqlContext) -> pa.Table:
     return answer(
         columns,
         [
-            (found.identifier.database, found.identifier.name, found.id, found.dropped_at,
-             found.kept_until)
-            for found in dropped_tables(context, database)
+            (table.identifier.database, table.identifier.name, table.id, table.dropped_at,
+             table.kept_until)
+            for table in dropped_tables(context, database)
         ],
     )  # fmt: skip
 
@@ -80,8 +80,8 @@ def _table_extended(statement: Statement, context: SqlContext) -> pa.Table:
     columns = {**_TABLES, "information": str}
     if partition is not None:
         return answer(columns, [_partition_row(context, database, pattern, partition)])
-    found = matching(context.catalog.list_tables(database), pattern)
-    tables = [context.catalog.table(f"{database}.{name}") for name in found]
+    names = matching(context.catalog.list_tables(database), pattern)
+    tables = [context.catalog.table(f"{database}.{name}") for name in names]
     return answer(
         columns,
         [(database, table.identifier.name, False, table_information(table)) for table in tables],
@@ -161,12 +161,13 @@ def _properties(statement: Statement, context: SqlContext) -> pa.Table:
     """``SHOW TBLPROPERTIES t [('key')]``, of a table or a view."""
     statement.expect("SHOW", "TBLPROPERTIES")
     name = object_identifier(statement, context)
-    found = table_or_view(context, name)
-    if isinstance(found, tuple):
+    described = table_or_view(context, name)
+    if isinstance(described, tuple):
         raise Unsupported(f"{name} is a system table, which has no properties")
-    kind, options = "View", found.schema.options
-    if isinstance(found, Table):
-        kind, options = "Table", shown_options(found)
+    if isinstance(described, Table):
+        kind, options = "Table", shown_options(described)
+    else:
+        kind, options = "View", shown_view_options(described)
     rows = sorted(options.items())
     if not statement.at_end:
         (key,) = statement.keys() if statement.peek("(") else [statement.string()]
@@ -188,8 +189,10 @@ def _columns(statement: Statement, context: SqlContext) -> pa.Table:
             raise Invalid(f"SHOW COLUMNS names two databases, {parts[-2]} and {database}")
         parts = (database, parts[-1])
     statement.end()
-    found = table_or_view(context, Identifier.parse(context.full_name(parts)))
-    return answer({"col_name": str}, [(field.name,) for field in fields_of(found)])
+    described = table_or_view(context, Identifier.parse(context.full_name(parts)))
+    return answer(
+        {"col_name": str}, [(field.name,) for field in present_fields(context, described)]
+    )
 
 
 def _tags(statement: Statement, context: SqlContext) -> pa.Table:

@@ -13,6 +13,7 @@ from headwater.spark.sql.ddl.columns import column_text
 from headwater.spark.sql.ddl.create_table import provider
 from headwater.spark.sql.ddl.options import COMMENT, PATH
 from headwater.spark.sql.names import quoted_identifier, string_literal
+from headwater.spark.sql.query.view_columns import SCHEMA_MODE, SchemaMode, schema_mode
 from headwater.storage.errors import Unsupported
 from headwater.storage.schema.table_schema import TableSchema
 from headwater.storage.types.data_type import DataField
@@ -21,6 +22,7 @@ __all__ = [
     "create_table_text",
     "create_view_text",
     "shown_options",
+    "shown_view_options",
     "table_details",
     "table_information",
 ]
@@ -123,6 +125,11 @@ def _columns_text(fields: Sequence[DataField]) -> str:
     return ",\n".join(f"  {column_text(field)}" for field in fields) + ")"
 
 
+def shown_view_options(view: ViewInfo) -> dict[str, str]:
+    """A view's properties: its options without that of WITH SCHEMA."""
+    return {key: value for key, value in view.schema.options.items() if key != SCHEMA_MODE}
+
+
 def create_view_text(view: ViewInfo, dialect: str) -> str:
     """A statement that creates a view like one."""
     schema = view.schema
@@ -132,15 +139,19 @@ def create_view_text(view: ViewInfo, dialect: str) -> str:
         if column.description is not None:
             text += f" COMMENT {string_literal(column.description)}"
         columns.append(text)
-    clauses = [f"CREATE VIEW {_name(view.identifier)} ({', '.join(columns)})"]
+    mode = schema_mode(view)
+    names = "" if mode is SchemaMode.EVOLUTION else f" ({', '.join(columns)})"
+    clauses = [f"CREATE VIEW {_name(view.identifier)}{names}"]
     if schema.comment is not None:
         clauses.append(f"COMMENT {string_literal(schema.comment)}")
-    if schema.options:
+    options = shown_view_options(view)
+    if options:
         pairs = (
             f"{string_literal(key)} = {string_literal(value)}"
-            for key, value in sorted(schema.options.items())
+            for key, value in sorted(options.items())
         )
         clauses.append(f"TBLPROPERTIES ({', '.join(pairs)})")
+    clauses.append(f"WITH SCHEMA {mode}")
     clauses.append(f"AS {schema.query_for(dialect)}")
     return "\n".join(clauses)
 
