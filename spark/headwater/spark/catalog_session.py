@@ -30,6 +30,7 @@ class CatalogSession:
         files: Frames of the files that queries have read.
         counting: A copy of the Spark session for scans whose rows are counted.
         narrow: Copies of sessions for writes of rows that are not wide.
+        explains: The mode in which statements are explained and not run; None to run them.
     """
 
     spark: SparkSession
@@ -40,6 +41,7 @@ class CatalogSession:
     files: FileFrames = field(default_factory=FileFrames)
     counting: CountingSession = field(default_factory=CountingSession)
     narrow: SessionCopy = field(default_factory=narrow_sessions)
+    explains: str | None = None
 
     def for_stream(self) -> CatalogSession:
         """The same for a batch of a streaming query, which outlasts a restart of the server."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.spark.errors import users_words
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.session import is_set
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
 from headwater.spark.sql.constants import Constants
@@ -28,6 +29,7 @@ from headwater.spark.sql.dml.change import HANDLERS as CHANGE
 from headwater.spark.sql.dml.insert import HANDLERS as INSERT
 from headwater.spark.sql.dml.merge import HANDLERS as MERGE
 from headwater.spark.sql.execute_immediate import assign, read_immediate
+from headwater.spark.sql.explain import explain, read_mode
 from headwater.spark.sql.foreign_statements import HANDLERS as FOREIGN
 from headwater.spark.sql.grants.grant import HANDLERS as GRANT
 from headwater.spark.sql.grants.show import HANDLERS as SHOW_GRANTS
@@ -107,13 +109,19 @@ def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answ
         )
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
-    if any(map(statements[0].peek, _DEFINING)):
-        statements[0].type_names = session_type_names(spark)
-        statements[0].fold = context.fold
+    return run_statement(_as_session_reads(statements[0], context), context)
+
+
+def _as_session_reads(statement: Statement, context: SqlContext) -> Statement:
+    """A statement that takes types, names and strings as the session does."""
+    spark = context.session.spark
+    if any(map(statement.peek, _DEFINING)):
+        statement.type_names = session_type_names(spark)
+        statement.fold = context.fold
         refuse_not_followed(paimon_settings(context))
-    if "\\" in text:
-        statements[0].keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
-    return run_statement(statements[0], context)
+    if "\\" in statement.text:
+        statement.keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
+    return statement
 
 
 def _constants(spark: SparkSession) -> Constants:
@@ -131,20 +139,31 @@ def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
         return answer
     if answer is None:
         raise Invalid("EXECUTE IMMEDIATE … INTO: the statement gives no rows; leave INTO out")
+    stop_if_explained(context.session)
     assign(_frame(answer, spark), immediate.targets, spark)
     return None
 
 
+def _explain(statement: Statement, context: SqlContext) -> Answer:
+    """``EXPLAIN [EXTENDED | FORMATTED | COST | CODEGEN] statement``."""
+    mode = read_mode(statement)
+    (inner,) = split_statements(statement.rest())
+    words, handler = _handler(_as_session_reads(inner, context))
+    return explain(inner, words, handler, context, mode)
+
+
 def run_statement(statement: Statement, context: SqlContext) -> Answer:
     """Run one statement and give what its handler gives."""
-    return _handler(statement)(statement, context)
+    _, handler = _handler(statement)
+    return handler(statement, context)
 
 
-def _handler(statement: Statement) -> Handler:
+def _handler(statement: Statement) -> tuple[tuple[str, ...], Handler]:
+    """The handler of a statement, and the words that it is found by."""
     for count in range(_MAX_WORDS, 0, -1):
         for words, handler in _HANDLERS.items():
             if len(words) == count and statement.peek(*words):
-                return handler
+                return words, handler
     raise Unsupported(f"Headwater does not know the statement {statement.text[:80]!r}")
 
 
@@ -169,5 +188,6 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **INSERT,
     **MERGE,
     ("EXECUTE", "IMMEDIATE"): _execute_immediate,
+    ("EXPLAIN",): _explain,
 }
 _MAX_WORDS = max(len(words) for words in _HANDLERS)

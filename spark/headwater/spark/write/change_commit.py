@@ -11,9 +11,10 @@ from pyspark.sql import functions as sf
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import with_stored_values
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.names import quoted
 from headwater.spark.options import WriteOptions
-from headwater.spark.row_change import RowChange, RowCounts, writer_of
+from headwater.spark.row_change import Repeats, RowChange, RowCounts, writer_of
 from headwater.spark.write.bucket_rows import cluster, cluster_stored, has_fixed_buckets
 from headwater.spark.write.changes import Changes, refuse_added_again
 from headwater.spark.write.column_check import check_columns
@@ -35,9 +36,13 @@ from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 from headwater.storage.snapshot.snapshot import Snapshot
+from headwater.storage.table_storage import TableStorage
 from headwater.storage.types.atomic_type import AtomicType
 
-__all__ = ["change_rows", "insert_numbered", "insert_rows"]
+__all__ = ["REWRITES", "change_rows", "insert_numbered", "insert_rows"]
+
+REWRITES = "copy-on-write: files of changed rows are rewritten"
+"""How a change of rows is written that leaves no old version in a file that stays."""
 
 _PLACES = (FILE_COLUMN, POSITION_COLUMN)
 
@@ -73,12 +78,16 @@ def change_rows(
 
     def attempt() -> RowCounts:
         writer = storage.runtime.new_uuid()
-        admit_waiting_rows(storage, table.pointer, session.executor, predicate, rewrites=rewrites)
+        if session.explains is None:
+            admit_waiting_rows(
+                storage, table.pointer, session.executor, predicate, rewrites=rewrites
+            )
         base = table.pointer.latest()
-        if base is not None:
+        if base is not None and session.explains is None:
             refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
         changes = plan(table, base)
         if changes is None:
+            stop_if_explained(session, table=table.name, mode="the table is empty")
             make_up_for_compaction(storage, table.pointer, session.executor, predicate)
             return RowCounts()
         change = RowChange(
@@ -209,14 +218,34 @@ def _write(
     if change.rewrites:
         if changes.adds and not has_fixed_buckets(storage):
             # They meet in no task.
-            frame = kept_rows(frame)
-            refuse_added_again(frame, storage)
+            frame = kept_rows(session, frame)
+            if session.explains is None:
+                refuse_added_again(frame, storage)
         placed = partial(cluster_stored, storage=storage, adds=changes.adds)
     elif keyed:
         placed = partial(cluster, storage=storage)
     else:
         placed = partial(_by_file, table=table)
+    if session.explains is not None:
+        mode = _mode(storage, changes, change)
+        if changes.repeats is Repeats.REPLACED:
+            mode = f"replace of rows by a condition, {mode}"
+        stop_if_explained(session, placed(frame), table=table.name, mode=mode, read=changes.read)
     save_frame(session, frame, options, placed)
+
+
+def _mode(storage: TableStorage, changes: Changes, change: RowChange) -> str:
+    """How a change of rows is written, for who explains it."""
+    options = storage.schema.table_options
+    if change.rewrites:
+        return REWRITES
+    if storage.schema.primary_keys:
+        return "merge-on-read: new versions of rows by primary key"
+    if options.evolves_columns and not changes.adds:
+        return f"data evolution: files of the columns {', '.join(changes.columns) or 'none'}"
+    if options.deletion_vectors_enabled:
+        return "merge-on-read: deletion vectors mark old rows"
+    return REWRITES
 
 
 def _by_file(frame: DataFrame, table: Table) -> DataFrame:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats
+from headwater.spark.source.table_read import TableRead
 from headwater.storage.errors import Invalid
 from headwater.storage.read.positioned_rows import BUCKET_COLUMN
 from headwater.storage.table_storage import TableStorage
@@ -26,10 +27,11 @@ class Changes:
         frame: The table's columns, ``_ROW_KIND`` and the columns that tell of the places of the
             rows that change, see `Target`.
         predicate: The condition that the rows that were read fulfil, as SQL text.
-        adds: True if rows are added, too.
+        adds: Whether rows are added, too.
         is_serial: As in `RowChange`.
         repeats: As in `RowChange`.
         columns: As in `RowChange`.
+        read: The part of the table that is read; None where none is.
     """
 
     frame: DataFrame
@@ -38,6 +40,7 @@ class Changes:
     is_serial: bool = False
     repeats: Repeats = Repeats.REFUSED
     columns: tuple[str, ...] = ()
+    read: TableRead | None = None
 
 
 def refuse_added_again(frame: DataFrame, storage: TableStorage) -> None:
@@ -52,10 +55,10 @@ def refuse_added_again(frame: DataFrame, storage: TableStorage) -> None:
     """
     names = [quoted(name) for name in storage.schema.primary_keys]
     added = sf.col(BUCKET_COLUMN).isNull()
-    found = frame.groupBy(*names).agg(
+    per_key = frame.groupBy(*names).agg(
         sf.bool_or(added).alias(_ADDED), sf.bool_and(added).alias(_ALL)
     )
-    wrong = found.where(f"{_ADDED} AND NOT {_ALL}").select(*names).limit(1).collect()
+    wrong = per_key.where(f"{_ADDED} AND NOT {_ALL}").select(*names).limit(1).collect()
     if wrong:
         key = ", ".join(f"{name} = {value!r}" for name, value in wrong[0].asDict().items())
         raise Invalid(

@@ -10,7 +10,10 @@ from headwater.spark.types import nullable_type, paimon_schema
 from headwater.storage.errors import AlreadyExists, Conflict
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
 
-__all__ = ["merge_columns"]
+__all__ = ["ADDS_COLUMNS", "merge_columns"]
+
+ADDS_COLUMNS = "after columns of the table are changed"
+"""How rows are written for which `merge_columns` changes the table."""
 
 # Another program may change the same columns meanwhile.
 _ATTEMPTS = 3
@@ -37,9 +40,9 @@ def merge_columns(table: Table, rows: st.StructType, merging: SchemaMerging) -> 
     """
     own = table.schema.field_by_name
     given = [
-        st.StructField(each.name, nullable_type(each.dataType))
-        for each in rows.fields
-        if each.name != ROW_KIND_COLUMN or each.name in own
+        st.StructField(field.name, nullable_type(field.dataType))
+        for field in rows.fields
+        if field.name != ROW_KIND_COLUMN or field.name in own
     ]
     fields = paimon_schema(st.StructType(given)).fields
     attempts = _ATTEMPTS

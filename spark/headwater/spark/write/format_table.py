@@ -19,6 +19,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import with_stored_values
 from headwater.spark.errors import first_line, own_errors
+from headwater.spark.explained_write import overwrite_mode, stop_if_explained
 from headwater.spark.literal import literal
 from headwater.spark.names import columns_by_name, quoted
 from headwater.spark.row_change import RowCounts
@@ -115,6 +116,8 @@ def write_format_rows(
     fixed = static_partition(table.storage, partition or {})
     check_named_values(table, partition or {}, fixed)
     frame = _stored(session, table, rows, fixed)
+    mode = overwrite_mode(partition, dynamic=dynamic) if overwrite else "append"
+    stop_if_explained(session, frame, table=table.name, mode=mode)
     counted = Observation()
     staging = f"{table.storage.layout.location}/.headwater-{table.storage.runtime.new_uuid()}"
     try:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
 from headwater.spark.session import ended_by_interrupt
 from headwater.storage.errors import Unavailable
@@ -28,14 +29,19 @@ _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _ATTEMPTS = 4
 
 
-def kept_rows(frame: DataFrame) -> DataFrame:
-    """A frame's rows, computed now and once, also when a task that needs them is run again."""
+def kept_rows(session: CatalogSession, frame: DataFrame) -> DataFrame:
+    """A frame's rows, computed now and once, also when a task that needs them is run again.
+
+    The frame itself where statements are explained and not run.
+    """
+    if session.explains is not None:
+        return frame
     with own_errors(), ended_by_interrupt(frame.sparkSession):
         return frame.localCheckpoint()
 
 
 def with_kept_rows(table: str, change: Callable[[], Result]) -> Result:
-    """Run a change from its beginning, anew when executors took rows with them that it kept.
+    """Run a change from its beginning, and again when executors took rows with them that it kept.
 
     Args:
         table: The table's name in error messages.

@@ -15,6 +15,7 @@ from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns, filled_value
 from headwater.spark.errors import users_words
+from headwater.spark.explained_write import planned_from
 from headwater.spark.names import column_of, parts_of, quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.schema_merging import SchemaMerging
@@ -34,7 +35,7 @@ from headwater.spark.write.clauses import (
     rewrites,
 )
 from headwater.spark.write.condition_needs import JoinNeeds, columns_needed, join_needs
-from headwater.spark.write.evolve import merge_columns
+from headwater.spark.write.evolve import ADDS_COLUMNS, merge_columns
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
 from headwater.spark.write.source_bounds import SourceBounds, bounds_of, comparable_pairs
 from headwater.spark.write.store_assignment import StoreAssignment
@@ -211,7 +212,9 @@ class MergeBuilder:
         if self._evolution:
             wanted = self._columns_wanted()
             if wanted:
-                self._table = merge_columns(self._table, st.StructType(wanted), self._evolution)
+                columns = st.StructType(wanted)
+                with planned_from(self._session, self._source, self._table.name, ADDS_COLUMNS):
+                    self._table = merge_columns(self._table, columns, self._evolution)
         storage = self._table.storage
         projection = Projection(
             storage,
@@ -251,12 +254,13 @@ class MergeBuilder:
     def _merge(self, projection: Projection) -> RowCounts:
         clauses, storage = self._clauses, self._table.storage
         written_anew = rewrites(storage, clauses.all)
-        source = kept_rows(self._source)
-        if self._nulls_match and not isinstance(self._on, str | Column):
+        source = kept_rows(self._session, self._source)
+        runs = self._session.explains is None
+        if self._nulls_match and runs and not isinstance(self._on, str | Column):
             self._with_nulls = _columns_with_nulls(source, self._pairs(source, self._on).values())
         needs = self._needs(source)
         pairs = comparable_pairs(storage, source.schema, needs.pairs)
-        bounds = bounds_of(storage, source, pairs) if pairs else None
+        bounds = bounds_of(storage, source, pairs) if pairs and runs else None
         predicate = needs.predicate
         if bounds is not None and bounds.predicate is not None:
             known = bounds.predicate
@@ -279,6 +283,7 @@ class MergeBuilder:
                 is_serial=bool(clauses.not_matched),
                 repeats=self._repeats,
                 columns=projection.changed,
+                read=target.read,
             )
 
         return change_rows(
@@ -415,7 +420,7 @@ class MergeBuilder:
             rows = rows.join(sf.broadcast(keys), on=same, how="left_semi")
             if self._clauses.matched and self._clauses.not_matched:
                 # Both look at these few rows; the table is read once.
-                rows = kept_rows(rows)
+                rows = kept_rows(self._session, rows)
         return rows
 
     def _changes(

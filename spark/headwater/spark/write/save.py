@@ -16,6 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.errors import own_errors
+from headwater.spark.explained_write import overwrite_mode, stop_if_explained
 from headwater.spark.options import WriteOptions
 from headwater.spark.session import ended_by_interrupt, release_frame
 from headwater.spark.session_copy import SessionCopy
@@ -48,6 +49,8 @@ def save_frame(
     Raises:
         HeadwaterError: As the write's tasks and its commit.
     """
+    if session.explains is not None:
+        stop_if_explained(session, placed(df), table=options.table, mode=_mode(options))
     marked = with_wide_marked(df)
     if marked is not None:
         try:
@@ -56,6 +59,15 @@ def save_frame(
         except WideRow:
             pass
     _save(session, placed(df), options, None)
+
+
+def _mode(options: WriteOptions) -> str:
+    """How the rows of a write are added, for who explains it."""
+    if not options.overwrite:
+        return "append"
+    if options.replace_where is not None:
+        return f"overwrite of partitions where {options.replace_where}"
+    return overwrite_mode(options.partition, dynamic=bool(options.dynamic))
 
 
 def _save(

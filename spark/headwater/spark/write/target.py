@@ -14,6 +14,7 @@ from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
 from headwater.spark.source.division import Division
 from headwater.spark.source.table_frame import divide_rows, frame_of_division
+from headwater.spark.source.table_read import Relation, TableRead
 from headwater.spark.source.worker_rows import Places
 from headwater.spark.types import spark_schema, spark_type
 from headwater.storage.predicate.filter import Predicate, to_sql
@@ -37,17 +38,17 @@ class Target:
     """Rows of a table as of a snapshot.
 
     Attributes:
-        table: The table.
         snapshot: The snapshot.
         frame: The rows, with the columns that tell of their places, and those of
             `CharColumns.of_target`.
         predicate: The condition that rows fulfil, as SQL text. The frame may have others, too.
+        read: The part of the table that is read.
     """
 
-    table: Table
     snapshot: Snapshot | None
     frame: DataFrame
     predicate: str | None
+    read: TableRead
 
     @property
     def places(self) -> list[str]:
@@ -126,4 +127,8 @@ def read_target(
         absent = [sf.lit(None).cast(spark_type(f.type)).alias(f.name) for f in fields]
         frame = frame.select("*", *absent)
     frame = CharColumns.from_session(session.spark, storage.schema.fields).of_target(frame)
-    return Target(table, snapshot, frame, text)
+    every = Scan(storage, snapshot, None, None)
+    whole = Relation(table.name, spark_schema(storage.schema.fields), every)
+    version = None if snapshot is None else snapshot.id
+    read = TableRead(table.name, version, tuple(names), text, whole, scan, division)
+    return Target(snapshot, frame, text, read)

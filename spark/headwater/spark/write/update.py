@@ -10,11 +10,12 @@ from pyspark.sql import functions as sf
 from headwater.catalog.table.table import Table
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.char_columns import CharColumns
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.names import quoted
 from headwater.spark.row_change import Repeats, RowCounts
 from headwater.spark.source.table_frame import PLACE_FIELDS
 from headwater.spark.source.worker_rows import Places
-from headwater.spark.write.change_commit import change_rows
+from headwater.spark.write.change_commit import REWRITES, change_rows
 from headwater.spark.write.changes import Changes
 from headwater.spark.write.clauses import (
     Action,
@@ -125,6 +126,12 @@ def delete_counted(
     predicate = _own_condition(session, table, where, alias)
     if predicate is None or not rewrites_files(table.storage, deletes=True):
         return delete_rows(session, table, where, alias=alias)
+    if session.explains is not None:
+        names = list(table.schema.field_by_name)
+        base = table.pointer.latest()
+        target = read_target(session, table, base, names, predicate, rewrites=True)
+        rows = target.frame if where is None else target.frame.alias(alias).where(where)
+        stop_if_explained(session, rows, table=table.name, mode=REWRITES, read=target.read)
     # Without a limit on the number of rows, as Spark's tasks write the files.
     made = table.delete(predicate, executor=session.executor)
     return None if made is not None else RowCounts()
@@ -168,11 +175,12 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
 
     def replace() -> RowCounts:
         # Computed once, though a conflict may have it written twice.
-        new = projection.changes(kept_rows(rows), [insert])
-        read = CharColumns.from_session(session.spark, storage.schema.fields).read(new)
-        wrong = read.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
-        if wrong:
-            raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
+        new = projection.changes(kept_rows(session, rows), [insert])
+        if session.explains is None:
+            read = CharColumns.from_session(session.spark, storage.schema.fields).read(new)
+            wrong = read.where(~sf.coalesce(condition, sf.lit(False))).limit(1).count()
+            if wrong:
+                raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
 
         def plan(table: Table, base: Snapshot | None) -> Changes:
             target = read_target(session, table, base, names, predicate)
@@ -185,6 +193,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
                 adds=True,
                 is_serial=True,
                 repeats=Repeats.REPLACED,
+                read=target.read,
             )
 
         return change_rows(session, table, "REPLACE", plan, predicate)
@@ -223,6 +232,11 @@ def _change(
             result = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
             names = columns_to_read(storage, names, result)
         target = read_target(session, table, base, names, predicate, rewrites=written_anew)
-        return Changes(changes(target.frame), target.predicate, columns=projection.changed)
+        return Changes(
+            changes(target.frame),
+            target.predicate,
+            columns=projection.changed,
+            read=target.read,
+        )
 
     return change_rows(session, table, action.name, plan, predicate, rewrites=written_anew)

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.call import access, compaction, history, objects, references
 from headwater.spark.sql.call.arguments import read_arguments
@@ -313,6 +314,11 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
             f"unknown procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
         )
     arguments = read_arguments(statement, procedure, context)
+    if context.session.explains is not None:
+        # Some take all tables of a database.
+        if not (arguments.text("table") or "*").endswith("*"):
+            arguments.table()
+        stop_if_explained(context.session)
     return answer(procedure.columns, procedure.run(arguments))
 
 

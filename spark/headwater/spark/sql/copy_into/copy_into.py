@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.errors import own_errors
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.copy_into.file_format import (
@@ -32,7 +33,7 @@ from headwater.spark.sql.copy_into.source_files import (
     select_files,
 )
 from headwater.spark.sql.copy_into.source_rows import FileErrors, SourceRows
-from headwater.spark.sql.names import column_name
+from headwater.spark.sql.names import column_name, string_literal
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.statements import query_text
 from headwater.spark.sql.session_options import table_to_change
@@ -127,7 +128,7 @@ def _columns(statement: Statement, table: Table) -> list[str]:
 
 
 def _read_choices(statement: Statement) -> _Choices:
-    found = _Choices()
+    choices = _Choices()
     seen: set[str] = set()
     while not statement.at_end:
         refused = statement.unexpected("PATTERN, FILES, FORCE or ON_ERROR")
@@ -138,26 +139,26 @@ def _read_choices(statement: Statement) -> _Choices:
         match clause:
             case "PATTERN":
                 statement.expect("=")
-                found.pattern = statement.string()
+                choices.pattern = statement.string()
             case "FILES":
                 statement.expect("=", "(")
-                found.files = [statement.string()]
+                choices.files = [statement.string()]
                 while statement.accept(","):
-                    found.files.append(statement.string())
+                    choices.files.append(statement.string())
                 statement.expect(")")
             case "FORCE":
-                found.force = boolean_clause(statement)
+                choices.force = boolean_clause(statement)
             case "ON_ERROR":
                 statement.expect("=")
                 word = statement.name().upper()
                 if word not in _OnError.__members__:
                     raise Unsupported(f"ON_ERROR is one of {', '.join(_OnError)}, not {word}")
-                found.on_error = _OnError[word]
+                choices.on_error = _OnError[word]
             case _:
                 raise refused
     if {"PATTERN", "FILES"} <= seen:
         raise Invalid("PATTERN and FILES both say which files are meant: write one of them")
-    return found
+    return choices
 
 
 @dataclass
@@ -179,6 +180,8 @@ class _Loading:
             Invalid: Rows do not fit the table, and ON_ERROR says nothing else.
             Conflict: Another load came first.
         """
+        if self.context.session.explains is not None:
+            self._explain(files)
         history = LoadHistory(self.table)
         number = history.settle()
         old = set() if self.choices.force else history.loaded(files)
@@ -186,12 +189,12 @@ class _Loading:
         outcomes: list[tuple[object, ...]] = []
         if new:
             with own_errors():
-                found = self.source.errors(new)
-            self._refuse_errors(found)
-            outcomes = [_outcome(file, found[file], self._loads(found[file])) for file in new]
+                problems = self.source.errors(new)
+            self._refuse_errors(problems)
+            outcomes = [_outcome(file, problems[file], self._loads(problems[file])) for file in new]
             good = {
                 file: count
-                for file, errors in found.items()
+                for file, errors in problems.items()
                 if (count := self._loads(errors)) or not errors.errors
             }
             self._load(history, number, good)
@@ -199,6 +202,14 @@ class _Loading:
             *outcomes,
             *((file.name, "SKIPPED", 0, 0, 0, None) for file in sorted(old, key=_name)),
         ]
+
+    def _explain(self, files: list[SourceFile]) -> None:
+        loaded = set() if self.choices.force else LoadHistory(self.table).loaded(files)
+        new = [file for file in files if file not in loaded]
+        keeps_good = self.choices.on_error is _OnError.CONTINUE
+        frame = self.source.rows(new, keeps_good=keeps_good) if new else None
+        mode = f"append from {len(new)} of {len(files)} files"
+        stop_if_explained(self.context.session, frame, table=self.table.name, mode=mode)
 
     def _refuse_errors(self, found: Mapping[SourceFile, FileErrors]) -> None:
         if self.choices.on_error is not _OnError.ABORT_STATEMENT:
@@ -298,6 +309,8 @@ def _write(
     # Counted while they are written: a second run of the query might give others.
     counted = Observation()
     frame = query_frame(query, context).observe(counted, sf.count(sf.lit(1)).alias("rows"))
+    mode = "overwrite" if overwrites else "new files"
+    stop_if_explained(context.session, frame, table=string_literal(path), mode=mode)
     writer = frame.write.mode("overwrite" if overwrites else "error")
     writer = writer.options(**file_format.writer_options)
     try:
@@ -323,15 +336,15 @@ def _refuse_tables(context: SqlContext, path: str) -> None:
     """Refuse to replace a directory with a table in it."""
     reader = context.session.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        found = reader.option("pathGlobFilter", _TABLE_FILE).load(path).select("path").head()
+        table_file = reader.option("pathGlobFilter", _TABLE_FILE).load(path).select("path").head()
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return
-    if found is not None:
+    if table_file is not None:
         raise Invalid(
-            f"there is a table in '{path}' ({found['path']}), which OVERWRITE = TRUE would delete: "
-            "name another directory"
+            f"there is a table in '{path}' ({table_file['path']}), which OVERWRITE = TRUE "
+            "would delete: name another directory"
         )
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.table.table import Table
+from headwater.spark.explained_write import overwrite_mode, planned_from
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.clauses import TableClauses, read_clauses
 from headwater.spark.sql.ddl.columns import read_column, refuse_alike
@@ -72,7 +73,9 @@ def _create_as(
         )
     frame = query_frame(clauses.query, context)
     schema = _schema(columns_of(frame), clauses, context.fold)
-    if _create_table(context, name, schema, ignore=ignore):
+    with planned_from(context.session, frame, str(name), "append to a new table"):
+        created = _create_table(context, name, schema, ignore=ignore)
+    if created:
         fill_new_table(context, context.catalog.table(str(name)), frame)
 
 
@@ -102,10 +105,20 @@ def _replace(statement: Statement, context: SqlContext) -> None:
         frame = query_frame(clauses.query, context)
         fields = columns_of(frame)
     schema = _schema(fields, clauses, statement.fold)
+    refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
+    if frame is None:
+        _replace_table(context, name, schema, None, create=create)
+        return
+    with planned_from(context.session, frame, str(name), overwrite_mode(None, dynamic=False)):
+        _replace_table(context, name, schema, frame, create=create)
+
+
+def _replace_table(
+    context: SqlContext, name: Identifier, schema: Schema, frame: DataFrame | None, *, create: bool
+) -> None:
     operation = CommitOperation.REPLACE_TABLE_AS_SELECT
     if create:
         operation = CommitOperation.CREATE_OR_REPLACE_TABLE_AS_SELECT
-    refuse_unwritable(str(name), schema, _ANOTHER_ENGINE)
     try:
         before = context.catalog.table(str(name))
         after = context.catalog.replace_table(str(name), schema)
@@ -121,7 +134,7 @@ def _replace(statement: Statement, context: SqlContext) -> None:
 
 
 def _create_table(context: SqlContext, name: Identifier, schema: Schema, *, ignore: bool) -> bool:
-    """Create a table; false when there is one, and that is no error."""
+    """Create a table; false when there is one, and that is allowed."""
     _refuse_view(context, name)
     # Those that this engine does not write are for others, and named so (USING csv).
     foreign = not table_type(schema.options).has_snapshots

@@ -10,6 +10,7 @@ from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
 from headwater.catalog.model.views import ViewInfo, ViewSchema
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.context import Handler, SqlContext
@@ -310,7 +311,10 @@ def _refuse_table(context: SqlContext, name: Identifier) -> None:
 
 
 def _drop_temporary(context: SqlContext, parts: Sequence[str]) -> bool:
-    return bool(context.session.spark.catalog.dropTempView(parts[0]))
+    catalog = context.session.spark.catalog
+    if context.session.explains is not None and catalog.tableExists(quoted(parts[0])):
+        stop_if_explained(context.session)
+    return bool(catalog.dropTempView(parts[0]))
 
 
 HANDLERS: Mapping[tuple[str, ...], Handler] = {

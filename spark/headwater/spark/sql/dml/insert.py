@@ -11,10 +11,12 @@ from pyspark.sql import functions as sf
 
 from headwater.catalog.table.table import Table
 from headwater.spark.char_columns import with_stored_texts
+from headwater.spark.explained_write import planned_from
 from headwater.spark.literal import literal
 from headwater.spark.names import column_of
 from headwater.spark.schema_merging import SchemaMerging
 from headwater.spark.source.format_table import is_format_table
+from headwater.spark.source.table_read import TableRead
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.dml.parts import Expressions, Target, counted
@@ -24,7 +26,7 @@ from headwater.spark.sql.session_options import paimon_settings, table_to_change
 from headwater.spark.sql.statement import Statement, read_words, split_statements
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.spark.write.change_commit import insert_rows
-from headwater.spark.write.evolve import merge_columns
+from headwater.spark.write.evolve import ADDS_COLUMNS, merge_columns
 from headwater.spark.write.format_table import write_format_rows
 from headwater.spark.write.partition_moments import in_session_zone
 from headwater.spark.write.store_assignment import StoreAssignment
@@ -35,9 +37,10 @@ from headwater.storage.rows.partition import static_partition
 from headwater.storage.types.atomic_type import AtomicType
 from headwater.storage.types.values import arrow_scalar
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "Insert", "planned_inserts"]
 
-_Insert: TypeAlias = Callable[[], pa.Table]
+Insert: TypeAlias = Callable[[], pa.Table]
+"""Runs an insert whose query is planned."""
 _QUERY = QUERY[("WITH",)]
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH")
 # The value of a partition column that the rows give.
@@ -51,23 +54,34 @@ def _after_source(statement: Statement, context: SqlContext) -> Answer:
 
     All rows are those of before the first insert; each insert is a commit of its own.
     """
+    inserts = planned_inserts(statement, context)
+    if not inserts:
+        return _QUERY(statement, context)
+    return pa.concat_tables([insert() for insert in inserts])
+
+
+def planned_inserts(statement: Statement, context: SqlContext) -> list[Insert]:
+    """The inserts after ``WITH …`` or ``FROM …``, whose queries are planned; none for a query."""
     whole = Statement(statement.text, read_words(statement.text))
     source = whole.until("INSERT")
+    inserts: list[Insert] = []
     if not (whole.peek("INSERT", "INTO") or whole.peek("INSERT", "OVERWRITE")):
-        return _QUERY(statement, context)
-    inserts: list[_Insert] = []
+        return inserts
+    reads: list[TableRead] = []
     while not whole.at_end:
         whole.expect("INSERT")
         text = f"INSERT {whole.until('INSERT')}"
         inserts.append(_planned(Statement(text, read_words(text)), context, source))
-    return pa.concat_tables([insert() for insert in inserts])
+        reads += context.last_query
+    context.last_query = tuple(reads)
+    return inserts
 
 
 def _insert(statement: Statement, context: SqlContext) -> pa.Table:
     return _planned(statement, context)()
 
 
-def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _Insert:
+def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> Insert:
     """``INSERT INTO | OVERWRITE [TABLE] name [PARTITION (…)] [(columns)] [BY NAME] query``.
 
     Args:
@@ -116,7 +130,8 @@ def _planned(statement: Statement, context: SqlContext, prefix: str = "") -> _In
         given = _query(statement, prefix, context, table, None)
         merging = SchemaMerging.parse(paimon_settings(context))
         if merging is not None:
-            table = merge_columns(table, given.schema, merging)
+            with planned_from(context.session, given, table.name, ADDS_COLUMNS):
+                table = merge_columns(table, given.schema, merging)
         rows = _Rows(table, context, fixed, fills=merging is not None).by_name(given)
     else:
         made = _Rows(table, context, fixed)
@@ -152,7 +167,7 @@ def _of_files(
     fixed: Mapping[str, object],
     *,
     overwrites: bool,
-) -> _Insert:
+) -> Insert:
     """The insert into a format table, whose partitions that are named are replaced as a whole."""
     known = {name: value for name, value in fixed.items() if value is not _OPEN}
     dynamic = not known and bool(table.schema.partition_keys) and _is_dynamic(table, context)

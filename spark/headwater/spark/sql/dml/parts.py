@@ -77,6 +77,8 @@ class Expressions:
             zone = str(session.spark.conf.get("spark.sql.session.timeZone"))
             read = plan_read(session, relation, None, zone)
             read_frame(session, read).createOrReplaceTempView(name)
+            if session.explains is not None:
+                self.context.last_query = (*self.context.last_query, read)
             self._views.append(name)
             places[f"t{number}"] = views[id(relation)] = name
         for function in spliced.functions:

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.names import quoted
 from headwater.spark.sql.context import Handler, SqlContext
-from headwater.spark.sql.query.explain import explained
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement, WordKind, read_words
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["HANDLERS", "query_text"]
+__all__ = ["HANDLERS", "QUERY_WORDS", "query_text", "session_text"]
 
-_QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
-_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
+QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
+"""The words that queries begin with."""
 _WRITES = {("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")}
 _COLUMNS = pa.schema(
     [("col_name", pa.string()), ("data_type", pa.string()), ("comment", pa.string())]
@@ -33,10 +33,10 @@ def query_text(statement: Statement) -> str:
     """The rest of a statement, which must be a query.
 
     Raises:
-        Invalid: It is none.
+        Invalid: It is not a query.
         Unsupported: It writes.
     """
-    if not any(statement.peek(word) for word in _QUERIES):
+    if not any(statement.peek(word) for word in QUERY_WORDS):
         raise statement.unexpected("a query")
     may_write = statement.peek("WITH") or statement.peek("FROM")
     text = statement.rest()
@@ -65,18 +65,6 @@ def _writing_word(text: str) -> str | None:
     return None
 
 
-def _explain(statement: Statement, context: SqlContext) -> pa.Table:
-    """``EXPLAIN [EXTENDED | FORMATTED | COST | CODEGEN] query``."""
-    statement.expect("EXPLAIN")
-    mode = next((word for word in _MODES if statement.accept(word)), "SIMPLE")
-    if not any(statement.peek(word) for word in _QUERIES):
-        raise Unsupported(
-            f"EXPLAIN tells how a query is run, and '{statement.rest()[:40]}' is none"
-        )
-    frame = query_frame(query_text(statement), context)
-    return pa.table({"plan": [explained(frame, mode.lower(), context.last_query)]})
-
-
 def _describe(statement: Statement, context: SqlContext) -> pa.Table:
     """``DESCRIBE [QUERY] query``."""
     if not statement.accept("DESCRIBE"):
@@ -100,6 +88,7 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
     if not statement.accept("TEMP"):
         statement.expect("TEMPORARY")
     if statement.accept("FUNCTION"):
+        stop_if_explained(context.session)
         return context.session.spark.sql(whole)
     statement.expect("VIEW")
     keeps = statement.accept("IF", "NOT", "EXISTS")
@@ -120,6 +109,7 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
         statement.expect(")")
     if statement.peek("USING"):
         # It names its own source.
+        stop_if_explained(context.session)
         return context.session.spark.sql(whole)
     if statement.peek("COMMENT") or statement.peek("TBLPROPERTIES"):
         raise Unsupported(
@@ -140,6 +130,7 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
     catalog = context.session.spark.catalog
     if keeps and catalog.tableExists(f"global_temp.{quoted(name)}" if is_global else quoted(name)):
         return None
+    stop_if_explained(context.session)
     if is_global and replaces:
         frame.createOrReplaceGlobalTempView(name)
     elif is_global:
@@ -170,7 +161,10 @@ def _cache(statement: Statement, context: SqlContext) -> DataFrame:
         statement.accept("AS")
         if len(parts) > 1:
             raise Invalid(f"CACHE TABLE {name} AS …: a temporary view has a name of one part")
-        query_frame(query_text(statement), context).createTempView(parts[0])
+        frame = query_frame(query_text(statement), context)
+        stop_if_explained(context.session)
+        frame.createTempView(parts[0])
+    stop_if_explained(context.session)
     return spark.sql(f"CACHE{lazy} TABLE {name}{options}")
 
 
@@ -182,7 +176,18 @@ def _setting(statement: Statement, context: SqlContext) -> DataFrame:
     named = _SETTING.fullmatch(statement.text)
     if named is None:
         return _sparks(statement, context)
-    return context.session.spark.sql(f"{named[1]} {quoted(named[2])}{named[3]}")
+    return context.session.spark.sql(_setting_text(named))
+
+
+def _setting_text(named: re.Match[str]) -> str:
+    return f"{named[1]} {quoted(named[2])}{named[3]}"
+
+
+def session_text(statement: Statement, handler: Handler) -> str | None:
+    """A statement about the session as Spark runs it; None for one of another handler."""
+    if handler is _setting and (named := _SETTING.fullmatch(statement.text)):
+        return _setting_text(named)
+    return statement.text if handler in (_setting, _sparks) else None
 
 
 def _sparks(statement: Statement, context: SqlContext) -> DataFrame:
@@ -213,13 +218,12 @@ _OF_SESSION = [
     ("LIST",),
 ]
 HANDLERS: Mapping[tuple[str, ...], Handler] = {
-    **{(word,): _query for word in _QUERIES},
-    **{(verb, word): _describe for verb in ("DESCRIBE", "DESC") for word in ("QUERY", *_QUERIES)
+    **{(word,): _query for word in QUERY_WORDS},
+    **{(verb, word): _describe for verb in ("DESCRIBE", "DESC") for word in ("QUERY", *QUERY_WORDS)
        if word != "TABLE"},
     **dict.fromkeys(_TEMPORARY, _temporary_view),
     **dict.fromkeys(_OF_SESSION, _sparks),
     ("SET",): _setting,
     ("RESET",): _setting,
-    ("EXPLAIN",): _explain,
     ("CACHE",): _cache,
 }  # fmt: skip
