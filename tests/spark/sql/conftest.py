@@ -32,9 +32,13 @@ from headwater.storage.runtime import SYSTEM_RUNTIME
 Run = Callable[[str], list[tuple[object, ...]]]
 
 WITHOUT_SPARK = cast(
-    "SparkSession", SimpleNamespace(conf=SimpleNamespace(getAll={}, get=lambda key: "false"))
+    "SparkSession",
+    SimpleNamespace(
+        conf=SimpleNamespace(getAll={}, get=lambda key: "false"),
+        catalog=SimpleNamespace(listTables=list),
+    ),
 )
-"""In the place of a session where nothing but its settings, of which there are none, is asked."""
+"""In the place of a session that has no settings and no temporary views."""
 
 
 def _moments() -> Callable[[], int]:

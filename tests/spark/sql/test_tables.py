@@ -132,7 +132,7 @@ def test_tables_are_listed(run: Run) -> None:
     assert run("SHOW TABLES LIKE '*2'") == [("db", "a2", False)]
     assert run("SHOW TABLES IN other 'B'") == [("other", "b", False)]
     assert run("SHOW TABLES IN sys LIKE 't*'") == [("sys", "tables", False)]
-    assert run("SHOW USER FUNCTIONS IN sys") == [("sys.max_pt",)]
+    assert run("SHOW USER FUNCTIONS IN sys LIKE 'm*'") == [("sys.max_pt",)]
     assert ("snapshot_id",) in run("SHOW COLUMNS IN a1$snapshots")
     with pytest.raises(Unsupported, match="no properties"):
         run("SHOW TBLPROPERTIES a1$snapshots")
@@ -321,6 +321,41 @@ def test_a_table_is_analysed(run: Run, context: SqlContext) -> None:
     assert latest.id == 4
 
 
+def test_procedures_are_listed_and_described(run: Run) -> None:
+    listed = run("SHOW PROCEDURES")
+    assert ("main", ["sys"], "sys", "compact") in listed
+    assert run("SHOW PROCEDURES IN sys") == listed
+    assert run("SHOW PROCEDURES FROM db") == []
+    assert run("DESCRIBE PROCEDURE sys.rollback_to_timestamp") == [
+        ("Procedure:   rollback_to_timestamp",),
+        (
+            "Description: Make the snapshot of a point in time the latest; milliseconds since the "
+            "epoch.",
+        ),
+        ("Parameters:  IN table     STRING",),
+        ("             IN timestamp BIGINT",),
+    ]
+    assert run("DESC PROCEDURE sys.create_tag")[4] == (
+        "             IN snapshot      BIGINT DEFAULT NULL",
+    )
+    with pytest.raises(Unsupported, match="unknown procedure"):
+        run("DESCRIBE PROCEDURE sys.none")
+    run("CREATE TABLE procedure (id INT)")
+    assert run("DESCRIBE PROCEDURE") == [("id", "int", None)]
+
+
+def test_show_names_the_warehouse_and_refuses_others(run: Run) -> None:
+    assert run("SHOW DATABASES IN main LIKE 'd*'") == run("SHOW NAMESPACES FROM main") == [("db",)]
+    run("CREATE TABLE t (id INT)")
+    for text, error, message in (
+        ("SHOW DATABASES IN other", Invalid, "leave IN other out"),
+        ("SHOW CREATE TABLE t AS SERDE", Unsupported, "db.t is not a table of Hive"),
+        ("SHOW LOCKS", Unsupported, "'SHOW LOCKS'"),
+    ):
+        with pytest.raises(error, match=message):
+            run(text)
+
+
 def test_a_table_outside_the_warehouse_stays_when_it_is_dropped(
     run: Run, context: SqlContext, tmp_path: Path
 ) -> None:
@@ -425,8 +460,8 @@ def test_a_default_that_is_bare_text_is_shown_as_a_string(run: Run, context: Sql
 
 def test_other_names_of_types_are_sparks() -> None:
     texts = "LONG, dec(4), timestamp_ltz, time(6), struct<a bigint, b:real>"
-    short = [short_type_text(_type(text)) for text in texts.split(", ", 4)]
-    assert short == [
+    shown = [short_type_text(_type(text)) for text in texts.split(", ", 4)]
+    assert shown == [
         "bigint",
         "decimal(4,0)",
         "timestamp",
@@ -437,9 +472,9 @@ def test_other_names_of_types_are_sparks() -> None:
 
 def _type(text: str) -> DataType:
     (statement,) = split_statements(text)
-    result = read_type(statement)
+    data_type = read_type(statement)
     statement.end()
-    return result
+    return data_type
 
 
 NAMES = st.text("ab_ `.'-\\,ORDERü$1(", min_size=1, max_size=6).filter(

@@ -41,6 +41,7 @@ from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.session_options import paimon_settings, refuse_not_followed
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
+from headwater.spark.sql.show.procedures import HANDLERS as PROCEDURES
 from headwater.spark.sql.statement import Statement, split_statements
 from headwater.spark.sql.use import HANDLERS as USE
 from headwater.storage.errors import Invalid, Unsupported
@@ -179,6 +180,7 @@ _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **FUNCTIONS,
     **SHOW,
     **DESCRIBE,
+    **PROCEDURES,
     **FOREIGN,
     **GRANT,
     **SHOW_GRANTS,

@@ -8,9 +8,10 @@ from headwater.spark.sql.ddl.columns import read_value
 from headwater.spark.sql.statement import Statement
 from headwater.storage.errors import Invalid
 
-__all__ = ["read_arguments"]
+__all__ = ["TYPE_NAMES", "read_arguments"]
 
-_KINDS = {str: "STRING", int: "BIGINT", bool: "BOOLEAN", list: "ARRAY<STRING>"}
+TYPE_NAMES = {str: "STRING", int: "BIGINT", bool: "BOOLEAN", list: "ARRAY<STRING>"}
+"""The SQL types of parameters, by their Python types."""
 
 
 def read_arguments(statement: Statement, procedure: Procedure, context: SqlContext) -> Arguments:
@@ -39,9 +40,9 @@ def read_arguments(statement: Statement, procedure: Procedure, context: SqlConte
         given[parameter.name] = read(statement)
     statement.end()
     missing = [
-        each.name
-        for each in procedure.parameters
-        if each.is_required and given.get(each.name) is None
+        parameter.name
+        for parameter in procedure.parameters
+        if parameter.is_required and given.get(parameter.name) is None
     ]
     if missing:
         raise Invalid(
@@ -90,12 +91,12 @@ def _read_array(statement: Statement) -> list[str] | None:
     if statement.accept("NULL"):
         return None
     statement.expect("ARRAY", "(")
-    found: list[str] = []
+    values: list[str] = []
     while not statement.accept(")"):
-        if found:
+        if values:
             statement.expect(",")
-        found.append(statement.string())
-    return found
+        values.append(statement.string())
+    return values
 
 
 def _converted(procedure: Procedure, parameter: Parameter, text: str) -> str | int | bool:
@@ -108,16 +109,16 @@ def _converted(procedure: Procedure, parameter: Parameter, text: str) -> str | i
     except (ValueError, KeyError):
         raise Invalid(
             f"sys.{procedure.name}: argument '{parameter.name}' is of type "
-            f"{_KINDS[parameter.kind]}, not '{text}'"
+            f"{TYPE_NAMES[parameter.kind]}, not '{text}'"
         ) from None
 
 
 def _usage(procedure: Procedure) -> str:
     """The procedure's form, for messages."""
     parts = [
-        f"{each.name} {_KINDS[each.kind]}"
-        if each.is_required
-        else f"[{each.name} {_KINDS[each.kind]}]"
-        for each in procedure.parameters
+        f"{parameter.name} {TYPE_NAMES[parameter.kind]}"
+        if parameter.is_required
+        else f"[{parameter.name} {TYPE_NAMES[parameter.kind]}]"
+        for parameter in procedure.parameters
     ]
     return f"sys.{procedure.name}({', '.join(parts)})"

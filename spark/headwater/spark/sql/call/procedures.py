@@ -296,6 +296,23 @@ LEFT_OUT: Mapping[str, str] = {
 def _call(statement: Statement, context: SqlContext) -> pa.Table:
     """``CALL sys.name(…)``."""
     statement.expect("CALL")
+    procedure = named_procedure(statement, context)
+    arguments = read_arguments(statement, procedure, context)
+    if context.session.explains is not None:
+        # Some take all tables of a database.
+        if not (arguments.text("table") or "*").endswith("*"):
+            arguments.table()
+        stop_if_explained(context.session)
+    return answer(procedure.columns, procedure.run(arguments))
+
+
+def named_procedure(statement: Statement, context: SqlContext) -> Procedure:
+    """Read the name of a procedure.
+
+    Raises:
+        Invalid: It is not in the database ``sys``.
+        Unsupported: There is no such procedure.
+    """
     parts = context.whole_name(statement.name_parts())
     name = parts[-1].lower()
     if name in PROCEDURES_ELSEWHERE:
@@ -313,13 +330,7 @@ def _call(statement: Statement, context: SqlContext) -> pa.Table:
         raise Unsupported(
             f"unknown procedure sys.{name}; {meant}There are {', '.join(sorted(PROCEDURES))}"
         )
-    arguments = read_arguments(statement, procedure, context)
-    if context.session.explains is not None:
-        # Some take all tables of a database.
-        if not (arguments.text("table") or "*").endswith("*"):
-            arguments.table()
-        stop_if_explained(context.session)
-    return answer(procedure.columns, procedure.run(arguments))
+    return procedure
 
 
 HANDLERS: Mapping[tuple[str, ...], Handler] = {("CALL",): _call}

@@ -42,6 +42,7 @@ from headwater.spark.sql.query.view_columns import (
     chosen_columns,
     schema_mode,
 )
+from headwater.spark.sql.temporary_views import temporary_views
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
@@ -201,7 +202,7 @@ class _Splicer:
         if self.objects and not defines:
             return False
         if self._temporary is None:
-            names = _temporary_views(self.opened.context)
+            names = temporary_views(self.opened.context.session.spark)
             self._temporary = frozenset(map(self._fold, names))
         is_temporary = self._fold(reference.parts[0]) in self._temporary
         if is_temporary and defines:
@@ -370,18 +371,6 @@ def missing_table(spliced: Spliced, message: str) -> NotFound | None:
         if ".".join(map(quoted, parts)) in message:
             return error
     return None
-
-
-def _temporary_views(context: SqlContext) -> list[str]:
-    """The names of the session's temporary views."""
-    spark = context.session.spark
-    if is_connect(spark):
-        tables = spark.catalog.listTables()
-        return [each.name for each in tables if each.isTemporary]
-    # In one call: Spark's own listing is several for each.
-    session: Any = spark._jsparkSession
-    listed = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
-    return [name.strip("`") for name in str(listed).split("\0")]
 
 
 def _plain(text: str) -> str:

@@ -211,7 +211,7 @@ _OF_SESSION = [
     ("DECLARE",),
     ("DROP", "TEMPORARY"),
     ("DROP", "TEMP"),
-    ("SHOW", "SYSTEM", "FUNCTIONS"),
+    ("SHOW", "COLLATIONS"),
     ("UNCACHE", "TABLE"),
     ("CLEAR", "CACHE"),
     ("ADD",),

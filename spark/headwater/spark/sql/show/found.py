@@ -7,18 +7,31 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from headwater.catalog.model.identifier import Identifier
+from headwater.catalog.model.partitions import PartitionInfo
 from headwater.catalog.model.views import ViewInfo
 from headwater.catalog.table.table import Table
 from headwater.spark.names import quoted
+from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.partitions import matching_partitions
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.view_columns import SchemaMode, schema_mode
+from headwater.spark.sql.temporary_views import temporary_views
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import NotFound, ResourceType
+from headwater.storage.snapshot.table_statistics import TableStatistics, read_statistics
 from headwater.storage.types.data_type import DataField, from_arrow
 
-__all__ = ["Found", "partition_details", "present_fields", "table_or_view"]
+__all__ = [
+    "Found",
+    "is_temporary",
+    "one_partition",
+    "partition_details",
+    "partition_numbers",
+    "present_fields",
+    "table_or_view",
+    "table_statistics",
+]
 
 Found: TypeAlias = Table | ViewInfo | tuple[DataField, ...]
 """A table, a view, or the columns of a system table."""
@@ -45,6 +58,12 @@ def table_or_view(context: SqlContext, identifier: Identifier) -> Found:
         if view is None:
             raise
         return view
+
+
+def is_temporary(name: str, context: SqlContext) -> bool:
+    """Whether a name is that of a temporary view, which goes before a table."""
+    fold = context.fold
+    return fold(name) in map(fold, temporary_views(context.session.spark))
 
 
 def present_fields(context: SqlContext, found: Found) -> tuple[DataField, ...]:
@@ -74,10 +93,16 @@ def present_fields(context: SqlContext, found: Found) -> tuple[DataField, ...]:
     )
 
 
-def partition_details(
+def table_statistics(table: Table) -> TableStatistics | None:
+    """The statistics that ANALYZE TABLE computed; None where there are none."""
+    snapshot = None if is_format_table(table) else table.latest_snapshot()
+    return None if snapshot is None else read_statistics(table.storage, snapshot)
+
+
+def one_partition(
     context: SqlContext, table: Table, partition: Mapping[str, str | None]
-) -> list[tuple[str, str]]:
-    """The name and the value of each thing that is told of one partition.
+) -> PartitionInfo:
+    """The partition that a statement names.
 
     Raises:
         Invalid: The table has no partitions.
@@ -93,20 +118,30 @@ def partition_details(
             resource_type=ResourceType.PARTITION,
             resource_name=name,
         )
-    (found,) = matching.values()
+    (info,) = matching.values()
+    return info
+
+
+def partition_numbers(partition: PartitionInfo) -> dict[str, int]:
+    """The numbers that are known of a partition."""
     numbers = {
-        "fileCount": found.file_count,
-        "fileSizeInBytes": found.file_size_in_bytes,
-        "lastFileCreationTime": found.last_file_creation_time,
-        "recordCount": found.record_count,
+        "fileCount": partition.file_count,
+        "fileSizeInBytes": partition.file_size_in_bytes,
+        "lastFileCreationTime": partition.last_file_creation_time,
+        "recordCount": partition.record_count,
     }
-    parameters = {key: number for key, number in numbers.items() if number >= 0}
+    return {key: number for key, number in numbers.items() if number >= 0}
+
+
+def partition_details(partition: PartitionInfo) -> list[tuple[str, str]]:
+    """The name and the value of each thing that is shown of a partition."""
+    parameters = partition_numbers(partition)
     rows, size, files = (
-        "UNKNOWN" if number < 0 else str(number)
-        for number in (found.record_count, found.file_size_in_bytes, found.file_count)
+        str(parameters.get(key, "UNKNOWN"))
+        for key in ("recordCount", "fileSizeInBytes", "fileCount")
     )
     return [
-        ("Partition Values", f"[{_listed(found.spec)}]"),
+        ("Partition Values", f"[{_listed(partition.spec)}]"),
         *([("Partition Parameters", f"{{{_listed(parameters)}}}")] if parameters else []),
         ("Partition Statistics", f"{rows} rows, {size} bytes, {files} files"),
     ]

@@ -10,14 +10,20 @@ from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import all_pages
 from headwater.catalog.table.table import Table
 from headwater.spark.sql.answers import answer
-from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.partitions import matching_partitions
 from headwater.spark.sql.ddl.tables import dropped_tables
 from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
 from headwater.spark.sql.session_options import named_table
-from headwater.spark.sql.show.found import partition_details, present_fields, table_or_view
+from headwater.spark.sql.show.found import (
+    is_temporary,
+    one_partition,
+    partition_details,
+    present_fields,
+    table_or_view,
+)
 from headwater.spark.sql.show.partition_names import shown_partitions
 from headwater.spark.sql.show.texts import shown_options, shown_view_options, table_information
 from headwater.spark.sql.statement import Statement
@@ -29,9 +35,16 @@ _TABLES: Mapping[str, type] = {"namespace": str, "tableName": str, "isTemporary"
 
 
 def _databases(statement: Statement, context: SqlContext) -> pa.Table:
-    """``SHOW {DATABASES | SCHEMAS | NAMESPACES} [LIKE 'pattern']``."""
+    """``SHOW {DATABASES | SCHEMAS | NAMESPACES} [{FROM | IN} warehouse] [LIKE 'pattern']``."""
     statement.expect("SHOW")
     statement.name()
+    if statement.accept("IN") or statement.accept("FROM"):
+        warehouse = statement.name()
+        if warehouse != context.catalog.warehouse:
+            raise Invalid(
+                f"SHOW DATABASES IN {warehouse}: databases are in warehouse "
+                f"{context.catalog.warehouse} alone; leave IN {warehouse} out"
+            )
     pattern = _pattern(statement)
     names = matching(context.catalog.list_databases(), pattern)
     return answer({"namespace": str}, [(name,) for name in names])
@@ -92,7 +105,7 @@ def _partition_row(
     context: SqlContext, database: str, name: str, partition: Mapping[str, str | None]
 ) -> tuple[str, str, bool, str]:
     table = context.table(f"{database}.{name}")
-    details = partition_details(context, table, partition)
+    details = partition_details(one_partition(context, table, partition))
     text = "".join(f"{label}: {value}\n" for label, value in details)
     return database, table.identifier.name, False, text
 
@@ -116,28 +129,35 @@ def _catalogs(statement: Statement, context: SqlContext) -> pa.Table:
 
 
 def _functions(statement: Statement, context: SqlContext) -> pa.Table:
-    """``SHOW [USER | ALL] FUNCTIONS [{FROM | IN} d] [LIKE 'pattern']``.
+    """``SHOW [USER | SYSTEM | ALL] FUNCTIONS [{FROM | IN} d] [[LIKE] {'pattern' | name}]``.
 
     Those of users are the catalog's, named with their databases.
     """
     statement.expect("SHOW")
-    only_users = statement.accept("USER")
-    if not only_users:
-        statement.accept("ALL")
+    kind = next((word for word in ("USER", "SYSTEM", "ALL") if statement.accept(word)), "ALL")
     statement.expect("FUNCTIONS")
     database = context.database
-    if only_users or statement.peek("IN") or statement.peek("FROM"):
+    if kind == "USER" or statement.peek("IN") or statement.peek("FROM"):
         database = _in_database(statement, context)
-    pattern = _pattern(statement)
+    pattern = None
+    is_like = statement.accept("LIKE")
+    if statement.peek_string() or (statement.at_end and not is_like):
+        pattern = _pattern(statement)
+    else:
+        *owner, pattern = context.whole_name(statement.name_parts())
+        statement.end()
+        database = context.stored_names.database(owner[-1]) if owner else database
     names: list[str] = []
-    if database == SYSTEM_DATABASE:
+    if kind == "SYSTEM":
+        pass
+    elif database == SYSTEM_DATABASE:
         names = [f"{database}.{name}" for name in matching(PAIMON_FUNCTIONS, pattern)]
     elif database is not None:
         functions = context.catalog.catalog.functions
         own = all_pages(lambda token: functions.list(database, page_token=token))
         names = [f"{database}.{name}" for name in matching(own, pattern)]
-    if not only_users:
-        listed = context.session.spark.sql("SHOW ALL FUNCTIONS").collect()
+    if kind != "USER":
+        listed = context.session.spark.sql(f"SHOW {kind} FUNCTIONS").collect()
         # Those of the catalog that were called have names there, too.
         of_spark = [name for (name,) in listed if "." not in name]
         names = sorted([*names, *matching(of_spark, pattern)])
@@ -161,13 +181,13 @@ def _properties(statement: Statement, context: SqlContext) -> pa.Table:
     """``SHOW TBLPROPERTIES t [('key')]``, of a table or a view."""
     statement.expect("SHOW", "TBLPROPERTIES")
     name = object_identifier(statement, context)
-    described = table_or_view(context, name)
-    if isinstance(described, tuple):
+    relation = table_or_view(context, name)
+    if isinstance(relation, tuple):
         raise Unsupported(f"{name} is a system table, which has no properties")
-    if isinstance(described, Table):
-        kind, options = "Table", shown_options(described)
+    if isinstance(relation, Table):
+        kind, options = "Table", shown_options(relation)
     else:
-        kind, options = "View", shown_view_options(described)
+        kind, options = "View", shown_view_options(relation)
     rows = sorted(options.items())
     if not statement.at_end:
         (key,) = statement.keys() if statement.peek("(") else [statement.string()]
@@ -177,7 +197,7 @@ def _properties(statement: Statement, context: SqlContext) -> pa.Table:
     return answer({"key": str, "value": str}, rows)
 
 
-def _columns(statement: Statement, context: SqlContext) -> pa.Table:
+def _columns(statement: Statement, context: SqlContext) -> Answer:
     """``SHOW COLUMNS {FROM | IN} t [{FROM | IN} d]``, of a table or a view."""
     statement.expect("SHOW", "COLUMNS")
     if not (statement.accept("IN") or statement.accept("FROM")):
@@ -189,10 +209,10 @@ def _columns(statement: Statement, context: SqlContext) -> pa.Table:
             raise Invalid(f"SHOW COLUMNS names two databases, {parts[-2]} and {database}")
         parts = (database, parts[-1])
     statement.end()
-    described = table_or_view(context, Identifier.parse(context.full_name(parts)))
-    return answer(
-        {"col_name": str}, [(field.name,) for field in present_fields(context, described)]
-    )
+    if len(parts) == 1 and is_temporary(parts[0], context):
+        return context.session.spark.sql(statement.text)
+    relation = table_or_view(context, Identifier.parse(context.full_name(parts)))
+    return answer({"col_name": str}, [(field.name,) for field in present_fields(context, relation)])
 
 
 def _tags(statement: Statement, context: SqlContext) -> pa.Table:
@@ -252,6 +272,7 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     ("SHOW", "TABLE", "EXTENDED"): _table_extended,
     ("SHOW", "VIEWS"): _views,
     ("SHOW", "USER", "FUNCTIONS"): _functions,
+    ("SHOW", "SYSTEM", "FUNCTIONS"): _functions,
     ("SHOW", "ALL", "FUNCTIONS"): _functions,
     ("SHOW", "FUNCTIONS"): _functions,
     ("SHOW", "CATALOGS"): _catalogs,
