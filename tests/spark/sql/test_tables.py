@@ -306,8 +306,13 @@ def test_a_table_is_analysed(run: Run, context: SqlContext) -> None:
     run("ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS")
     (found,) = table.inspect.statistics().to_pylist()
     assert '"name"' in found["colstat"]
+    run("ANALYZE TABLE t COMPUTE STATISTICS NOSCAN")
+    (statistics,) = table.inspect.statistics().to_pylist()
+    size = sum(file["file_size_in_bytes"] for file in table.inspect.files().to_pylist())
+    told = statistics["mergedRecordCount"], statistics["mergedRecordSize"], statistics["colstat"]
+    assert told == (3, size, "{ }")
     for text, error in {
-        "ANALYZE TABLE t COMPUTE STATISTICS NOSCAN": Unsupported,
+        "ANALYZE TABLE t COMPUTE STATISTICS NOSCAN FOR ALL COLUMNS": Invalid,
         "ANALYZE TABLE t PARTITION (a = 1) COMPUTE STATISTICS": Unsupported,
         "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS none": NotFound,
         "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS": Invalid,
@@ -318,7 +323,49 @@ def test_a_table_is_analysed(run: Run, context: SqlContext) -> None:
             run(text)
     latest = table.latest_snapshot()
     assert latest is not None
-    assert latest.id == 4
+    assert latest.id == 5
+
+
+def test_rows_that_may_be_merged_are_not_counted_without_a_scan(
+    run: Run, context: SqlContext
+) -> None:
+    for name, option in (("k", "'primary-key' = 'id', 'bucket' = '1'"),
+                         ("v", "'deletion-vectors.enabled' = 'true'")):  # fmt: skip
+        run(f"CREATE TABLE {name} (id INT) TBLPROPERTIES ({option})")
+        context.catalog.table(f"db.{name}").write({"id": [1]})
+        run(f"ANALYZE TABLE {name} COMPUTE STATISTICS NOSCAN")
+        (statistics,) = context.catalog.table(f"db.{name}").inspect.statistics().to_pylist()
+        assert statistics["mergedRecordCount"] is None
+        assert statistics["mergedRecordSize"] > 0
+
+
+def test_the_tables_of_a_database_are_analysed(
+    run: Run, context: SqlContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b"):
+        run(f"CREATE TABLE {name} (id INT)")
+        context.catalog.table(f"db.{name}").write({"id": [1, 2]})
+    run("CREATE TABLE f (id INT) USING csv")
+    run("CREATE DATABASE other")
+    run("CREATE TABLE other.c (id INT)")
+    context.catalog.table("other.c").write({"id": [1]})
+    run("ANALYZE TABLES IN db COMPUTE STATISTICS")
+    counts = {
+        name: [row["mergedRecordCount"] for row in table.inspect.statistics().to_pylist()]
+        for name in ("db.a", "db.b", "other.c")
+        for table in [context.catalog.table(name)]
+    }
+    assert counts == {"db.a": [2], "db.b": [2], "other.c": []}
+    assert "table db.f is left out" in caplog.text
+    run("USE other")
+    run("ANALYZE TABLES COMPUTE STATISTICS NOSCAN")
+    assert context.catalog.table("other.c").inspect.statistics().num_rows == 1
+    for text, error in {
+        "ANALYZE TABLES IN none COMPUTE STATISTICS": NotFound,
+        "ANALYZE TABLES COMPUTE STATISTICS FOR ALL COLUMNS": Invalid,
+    }.items():
+        with pytest.raises(error):
+            run(text)
 
 
 def test_procedures_are_listed_and_described(run: Run) -> None:

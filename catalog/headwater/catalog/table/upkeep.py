@@ -125,7 +125,11 @@ class TableUpkeep(TableLifecycle):
         return compaction_due(self._storage, latest, full=full)
 
     def analyze(
-        self, columns: Sequence[str] | None = None, *, executor: Executor = THIS_PROCESS
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        reads: bool = True,
+        executor: Executor = THIS_PROCESS,
     ) -> Snapshot | None:
         """Compute statistics of the table's rows for planners, as one commit (ANALYZE).
 
@@ -138,6 +142,9 @@ class TableUpkeep(TableLifecycle):
         Args:
             columns: The columns; None takes all but nested ones and the like, an empty list only
                 counts the rows.
+            reads: Whether to read rows. Otherwise no column has statistics, and what manifests tell
+                of the files is kept: their size, and the number of rows where no row is merged,
+                deleted or spread over files.
             executor: Runs a task for each split of the table; this process unless given.
 
         Returns:
@@ -151,7 +158,8 @@ class TableUpkeep(TableLifecycle):
         """
         watched = self._watched("analysing", executor)
         columns = None if columns is None else given_names(columns, "columns")
-        return self._kept_up(analyze_table(self._storage, self.pointer, watched, columns))
+        made = analyze_table(self._storage, self.pointer, watched, columns, reads=reads)
+        return self._kept_up(made)
 
     def rewrite_file_indexes(
         self,

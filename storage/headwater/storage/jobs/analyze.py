@@ -34,6 +34,8 @@ def analyze_table(
     pointer: SnapshotPointer,
     executor: Executor,
     columns: Sequence[str] | None,
+    *,
+    reads: bool = True,
 ) -> Snapshot | None:
     """Read a table's rows once, and commit their statistics; a split is a task.
 
@@ -45,6 +47,7 @@ def analyze_table(
         executor: Runs the tasks.
         columns: The columns; None means all whose types have statistics, none that rows are only
             counted.
+        reads: Whether to read rows; else the statistics are what manifests tell of files.
 
     Returns:
         The snapshot made; None when the table has none.
@@ -63,12 +66,14 @@ def analyze_table(
         if base is None:
             return None
         with reading(storage, pointer, base):
+            if not reads:
+                return base, _file_statistics(storage, base)
             return base, _statistics(storage, base, executor, fields)
 
-    found = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
-    if found is None:
+    result = until_no_conflict(storage.schema.table_options.commit_max_retries, attempt)
+    if result is None:
         return None
-    base, statistics = found
+    base, statistics = result
     # It checks the options: then no file is left.
     commit = TableCommit(storage, pointer, storage.runtime.new_uuid())
     name = write_statistics(storage, statistics)
@@ -81,22 +86,37 @@ def analyze_table(
         raise
 
 
-def _statistics(
-    storage: TableStorage, base: Snapshot, executor: Executor, fields: Sequence[DataField]
-) -> TableStatistics:
-    found = RowSummary.of_none(fields)
-    splits = sorted(plan_snapshot(storage, base).splits, key=lambda split: -split.size)
-    for part in executor.run(_Summary(storage, fields).run, splits):
-        found.merge(part)
-    size = sum(entry.file.file_size for entry in live_entries(storage, base))
-    # Files hold rows that merging leaves out; the others are taken to be as large.
-    share = size * found.rows // base.total_record_count if base.total_record_count else 0
+def _file_statistics(storage: TableStorage, base: Snapshot) -> TableStatistics:
+    """The size of a table's files; the number of its rows where merging leaves out none."""
+    entries = live_entries(storage, base)
+    options = storage.schema.table_options
+    merges = bool(
+        storage.schema.primary_keys or options.deletion_vectors_enabled or options.evolves_columns
+    )
     return TableStatistics(
         base.id,
         storage.schema.id,
-        found.rows,
+        None if merges else sum(entry.file.row_count for entry in entries),
+        sum(entry.file.file_size for entry in entries),
+    )
+
+
+def _statistics(
+    storage: TableStorage, base: Snapshot, executor: Executor, fields: Sequence[DataField]
+) -> TableStatistics:
+    summary = RowSummary.of_none(fields)
+    splits = sorted(plan_snapshot(storage, base).splits, key=lambda split: -split.size)
+    for part in executor.run(_Summary(storage, fields).run, splits):
+        summary.merge(part)
+    size = sum(entry.file.file_size for entry in live_entries(storage, base))
+    # Files hold rows that merging leaves out; the others are taken to be as large.
+    share = size * summary.rows // base.total_record_count if base.total_record_count else 0
+    return TableStatistics(
+        base.id,
+        storage.schema.id,
+        summary.rows,
         min(size, share),
-        {item.name: found.columns[item.name].statistics(item.id) for item in fields},
+        {item.name: summary.columns[item.name].statistics(item.id) for item in fields},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from headwater.catalog.table.table import Table
@@ -9,17 +10,19 @@ from headwater.spark.source.format_table import is_format_table
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.columns import read_partition
 from headwater.spark.sql.ddl.partitions import partition_values, refuse_directories
-from headwater.spark.sql.names import column_name, object_identifier
+from headwater.spark.sql.names import column_name, database_name, object_identifier
 from headwater.spark.sql.session_options import named_table
 from headwater.spark.sql.statement import Statement
 from headwater.spark.write.format_table import measure_partitions
-from headwater.storage.errors import Unsupported
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["HANDLERS"]
 
+_LOG = logging.getLogger(__name__)
+
 
 def _analyze(statement: Statement, context: SqlContext) -> None:
-    """``ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]``.
+    """``ANALYZE TABLE t COMPUTE STATISTICS [NOSCAN | FOR COLUMNS a, b | FOR ALL COLUMNS]``.
 
     Of a format table: ``ANALYZE TABLE t [PARTITION (a = 1, b)] COMPUTE STATISTICS [NOSCAN]``.
     """
@@ -29,22 +32,23 @@ def _analyze(statement: Statement, context: SqlContext) -> None:
         _analyze_partitions(statement, table, context)
         return
     if statement.peek("PARTITION"):
-        raise Unsupported("ANALYZE TABLE … PARTITION is not supported: statistics are of a table")
+        raise Unsupported(
+            f"ANALYZE TABLE {table.name} PARTITION is not supported: its commits keep the numbers "
+            "of partitions, which SHOW TABLE EXTENDED … PARTITION shows; leave PARTITION out for "
+            "the statistics of the table"
+        )
     statement.expect("COMPUTE", "STATISTICS")
     columns: list[str] | None = []
-    if statement.accept("NOSCAN"):
-        raise Unsupported(
-            "ANALYZE TABLE … NOSCAN is not supported: leave NOSCAN out, and the rows are counted"
-        )
-    if statement.accept("FOR", "ALL", "COLUMNS"):
+    reads = not statement.accept("NOSCAN")
+    if reads and statement.accept("FOR", "ALL", "COLUMNS"):
         columns = None
-    elif statement.accept("FOR", "COLUMNS"):
+    elif reads and statement.accept("FOR", "COLUMNS"):
         fields = table.schema.fields
         columns = [column_name(fields, statement.name())]
         while statement.accept(","):
             columns.append(column_name(fields, statement.name()))
     statement.end()
-    table.analyze(columns, executor=context.session.executor)
+    table.analyze(columns, reads=reads, executor=context.session.executor)
 
 
 def _analyze_partitions(statement: Statement, table: Table, context: SqlContext) -> None:
@@ -64,4 +68,35 @@ def _analyze_partitions(statement: Statement, table: Table, context: SqlContext)
     measure_partitions(context.session, table, values, counts_rows=counts_rows)
 
 
-HANDLERS: Mapping[tuple[str, ...], Handler] = {("ANALYZE", "TABLE"): _analyze}
+def _analyze_all(statement: Statement, context: SqlContext) -> None:
+    """``ANALYZE TABLES [{FROM | IN} d] COMPUTE STATISTICS [NOSCAN]``.
+
+    As in Spark, a table that cannot be analysed is logged, and the others are.
+    """
+    statement.expect("ANALYZE", "TABLES")
+    if statement.accept("IN") or statement.accept("FROM"):
+        database = database_name(statement, context)
+    elif context.database is not None:
+        database = context.database
+    else:
+        raise Invalid("no database is in use: write IN database, or USE a database first")
+    statement.expect("COMPUTE", "STATISTICS")
+    reads = not statement.accept("NOSCAN")
+    statement.end()
+    for name in context.catalog.list_tables(database):
+        try:
+            table = named_table(context, f"{database}.{name}")
+            if is_format_table(table):
+                refuse_directories(table, "ANALYZE TABLE")
+                values = partition_values(context, table, {})
+                measure_partitions(context.session, table, values, counts_rows=reads)
+            else:
+                table.analyze([], reads=reads, executor=context.session.executor)
+        except (Invalid, NotFound, Unsupported) as error:
+            _LOG.warning("ANALYZE TABLES: table %s.%s is left out: %s", database, name, error)
+
+
+HANDLERS: Mapping[tuple[str, ...], Handler] = {
+    ("ANALYZE", "TABLE"): _analyze,
+    ("ANALYZE", "TABLES"): _analyze_all,
+}
