@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.spark import SparkLake
 from headwater.storage.errors import AlreadyExists, Invalid, NotFound, Unsupported
+from headwater.storage.formats.blob_descriptor import descriptor
 
 pytestmark = [pytest.mark.spark, pytest.mark.modes]
 
@@ -106,7 +108,13 @@ def test_max_pt_is_the_greatest_partition_with_files(lake: SparkLake) -> None:
     for text, kind, message in (
         ("sys.max_pt(id)", Invalid, "one table's name in quotes"),
         ("sys.max_pt('nowhere')", NotFound, "nowhere"),
-        ("sys.descriptor_to_string(id)", Unsupported, "sys.max_pt alone; BLOB columns"),
+        ("sys.none(id)", Unsupported, "unknown function sys.none; there are sys.max_pt, "),
+        (
+            "sys.descriptor_to_presigned_url('db.t', id, INTERVAL '5' MINUTE)",
+            Unsupported,
+            "sys.descriptor_to_presigned_url is not supported: Headwater signs no URLs",
+        ),
+        ("sys.bucket(2, id)", Unsupported, "__paimon_bucket"),
     ):
         with pytest.raises(kind, match=message):
             lake.sql(f"SELECT {text} FROM n")
@@ -139,3 +147,91 @@ def test_functions_that_queries_cannot_call_are_refused_by_name(lake: SparkLake)
     finally:
         lake.sql("DROP TEMPORARY FUNCTION twice")
     assert rows(lake.sql("SHOW USER FUNCTIONS")) == [("db.up",)]
+
+
+def test_functions_are_shown_by_kind_and_name(spark: SparkSession, lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE FUNCTION absolute(x INT) RETURN abs(x)")
+    for statement in (
+        "SHOW SYSTEM FUNCTIONS LIKE 'abs*'",
+        "SHOW FUNCTIONS abs",
+        "SHOW FUNCTIONS LIKE abs",
+        "SHOW COLLATIONS LIKE 'UNICODE'",
+    ):
+        assert rows(lake.sql(statement)) == rows(spark.sql(statement))
+    assert rows(lake.sql("SHOW SYSTEM FUNCTIONS IN db LIKE 'abs*'")) == [("abs",)]
+    assert rows(lake.sql("SHOW ALL FUNCTIONS LIKE 'abs*'")) == [("abs",), ("db.absolute",)]
+    assert rows(lake.sql("SHOW FUNCTIONS db.absolute")) == [("db.absolute",)]
+    assert rows(lake.sql("SHOW USER FUNCTIONS absolute")) == [("db.absolute",)]
+    with pytest.raises(Invalid, match="where a name is expected"):
+        lake.sql("SHOW FUNCTIONS LIKE")
+
+
+def test_descriptors_of_blobs_are_made_and_shown(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE paths (id INT, path STRING)")
+    lake.sql("INSERT INTO paths VALUES (1, 'file:///tmp/größe'), (2, ''), (3, NULL)")
+    made = lake.sql("SELECT id, sys.path_to_descriptor(path) AS d FROM paths")
+    assert {row["id"]: row["d"] and bytes(row["d"]) for row in made.collect()} == {
+        1: descriptor("file:///tmp/größe", 0, -1),
+        2: descriptor("", 0, -1),
+        3: None,
+    }
+    shown = "SELECT id, sys.descriptor_to_string(sys.path_to_descriptor(path)) FROM paths"
+    text = "BlobDescriptor{{version=2, uri='{}', offset=0, length=-1}}"
+    assert rows(lake.sql(shown)) == [
+        (1, text.format("file:///tmp/größe")),
+        (2, text.format("")),
+        (3, None),
+    ]
+    other = descriptor("s3://b/it's", 1 << 40, 300)
+    former = b"\x01" + other[9:]
+    for value, version in ((other, 2), (former, 1)):
+        [(line,)] = rows(lake.sql(f"SELECT SYS.Descriptor_To_String(X'{value.hex()}')"))
+        assert line == (
+            f"BlobDescriptor{{version={version}, uri='s3://b/it's', offset={1 << 40}, length=300}}"
+        )
+    names = rows(lake.sql("SHOW USER FUNCTIONS IN sys"))
+    assert names == [("sys.descriptor_to_string",), ("sys.max_pt",), ("sys.path_to_descriptor",)]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"", "it is empty"),
+        (b"\x03" + descriptor("a", 0, 1)[1:], "its version is later than 2"),
+        (b"\x02" + b"x" * 40, "it lacks the magic number"),
+        (descriptor("abc", 0, 1)[:-1], "it is cut short"),
+        (descriptor("abc", 0, 1)[:12], "it is cut short"),
+        (descriptor("", 0, 1)[:9] + b"\xff" * 30, "the length of its URI is negative"),
+    ],
+)
+def test_what_is_not_a_descriptor_is_refused(lake: SparkLake, value: bytes, message: str) -> None:
+    with pytest.raises(SparkRuntimeException, match=message):
+        lake.sql(f"SELECT sys.descriptor_to_string(X'{value.hex()}')").collect()
+
+
+def test_descriptors_of_values_in_a_table_are_shown(lake: SparkLake) -> None:
+    lake.sql("USE db")
+    lake.sql(
+        "CREATE TABLE blobs (id INT, b BLOB) TBLPROPERTIES "
+        "('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')"
+    )
+    lake.sql("INSERT INTO blobs VALUES (1, X'0102')")
+    lake.sql("CREATE TABLE q (id INT, p STRING) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO q VALUES (1, 'p1')")
+    shown = lake.sql(
+        "SELECT sys.descriptor_to_string(b) FROM blobs "
+        "/*+ OPTIONS('blob-as-descriptor' = 'true') */"
+    )
+    [(text,)] = rows(shown)
+    assert str(text).startswith("BlobDescriptor{version=2, uri='")
+    assert str(text).endswith(", length=2}")
+    with pytest.raises(Invalid, match="a value is a descriptor"):
+        lake.sql("INSERT INTO blobs VALUES (2, sys.path_to_descriptor('file:///tmp/x'))")
+    lake.sql("CREATE TABLE places (d BINARY)")
+    lake.sql("INSERT INTO places VALUES (sys.path_to_descriptor('file:///tmp/x'))")
+    lake.sql("UPDATE places SET d = sys.path_to_descriptor(concat('file:///', sys.max_pt('q')))")
+    assert rows(lake.sql("SELECT sys.descriptor_to_string(d) FROM places")) == [
+        ("BlobDescriptor{version=2, uri='file:///p1', offset=0, length=-1}",)
+    ]

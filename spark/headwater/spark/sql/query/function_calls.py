@@ -22,7 +22,7 @@ from headwater.spark.names import quoted
 from headwater.spark.session import is_connect, is_set
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.parser import Cursor, QueryParser, UnsupportedSyntax, tokenize
-from headwater.spark.sql.query.paimon_functions import is_paimon_function, max_partition
+from headwater.spark.sql.query.paimon_functions import paimon_call
 from headwater.spark.sql.query.references import FunctionCall, OuterTable
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
@@ -149,9 +149,8 @@ class FunctionCalls:
                 short.append((call, parts[0]))
             if len(parts) != 2:
                 continue
-            if is_paimon_function(*parts):
-                literal = max_partition(call.constants, self._context, database)
-                changes.append((call.start, call.close, literal))
+            if (change := paimon_call(call, self._context, database)) is not None:
+                changes.append(change)
                 continue
             function = self._function(Identifier(*parts))
             if function is not None:  # Otherwise it may be Spark's.
