@@ -62,8 +62,6 @@ def test_texts_that_are_no_statement_are_refused(spark: SparkSession, lake: Spar
         lake.sql("USE db; USE db")
     with pytest.raises(Unsupported, match="FLY TO db"):
         lake.sql("FLY TO db")
-    with pytest.raises(Unsupported, match=r"scripts \(BEGIN … END\) are not supported"):
-        lake.sql("BEGIN DECLARE x INT = 1; SELECT x; END")
 
 
 @pytest.mark.modes

@@ -38,6 +38,8 @@ from headwater.spark.sql.named_values import with_named_values
 from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.parser.tokens import with_backquotes
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
+from headwater.spark.sql.query.variables import HANDLERS as VARIABLES
+from headwater.spark.sql.script import begins_script, run_script
 from headwater.spark.sql.session_options import paimon_settings, refuse_not_followed
 from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
@@ -61,10 +63,10 @@ def run_sql(
     arguments: Arguments | None = None,
     values: Mapping[str, object] | None = None,
 ) -> DataFrame:
-    """Run one statement.
+    """Run one statement or a script.
 
     Args:
-        text: The statement; a semicolon may end it.
+        text: The statement or the script; a semicolon may end it.
         context: The user's; a statement may change it.
         arguments: Values of the statement's parameters.
         values: Values and frames that the text names in braces.
@@ -97,17 +99,21 @@ def _frame(rows: pa.Table | DataFrame, spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], from_arrow_schema(rows.schema, local_times))
 
 
-def _answer(text: str, context: SqlContext, arguments: Arguments | None) -> Answer:
+def _answer(
+    text: str, context: SqlContext, arguments: Arguments | None, in_statement: bool = False
+) -> Answer:
     spark = context.session.spark
     if '"' in text and is_set(spark, _ANSI) and is_set(spark, _DOUBLE_QUOTED_NAMES):
         text = with_backquotes(text)
     if arguments is not None:
         text = with_arguments(text, arguments, _constants(spark))
+    if begins_script(text):
+        if in_statement:
+            raise Invalid(
+                "EXECUTE IMMEDIATE cannot run a script (BEGIN … END): give it one statement"
+            )
+        return run_script(text, lambda part, values: _answer(part, context, values, True), context)
     statements = split_statements(with_plain_names(text))
-    if len(statements) > 1 and statements[0].peek("BEGIN"):
-        raise Unsupported(
-            "scripts (BEGIN … END) are not supported: run their statements one by one"
-        )
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
     return run_statement(_as_session_reads(statements[0], context), context)
@@ -135,7 +141,7 @@ def _constants(spark: SparkSession) -> Constants:
 def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
     spark = context.session.spark
     immediate = read_immediate(statement, spark)
-    answer = _answer(immediate.text, context, immediate.arguments)
+    answer = _answer(immediate.text, context, immediate.arguments, True)
     if not immediate.targets:
         return answer
     if answer is None:
@@ -170,6 +176,7 @@ def _handler(statement: Statement) -> tuple[tuple[str, ...], Handler]:
 
 _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **QUERY,
+    **VARIABLES,
     **USE,
     **DATABASES,
     **CREATE_TABLE,

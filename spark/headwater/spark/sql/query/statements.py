@@ -208,7 +208,6 @@ _TEMPORARY = [
     for word in ("TEMP", "TEMPORARY")
 ]
 _OF_SESSION = [
-    ("DECLARE",),
     ("DROP", "TEMPORARY"),
     ("DROP", "TEMP"),
     ("SHOW", "COLLATIONS"),
