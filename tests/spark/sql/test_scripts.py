@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -9,6 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import rows, stored
 
 from headwater.spark import SparkLake
+from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.parameters import Arguments
+from headwater.spark.sql.script import run_script
 from headwater.spark.sql.script.parser import parse_script
 from headwater.storage.errors import HeadwaterError, Invalid, NotFound, Unsupported
 
@@ -257,6 +262,37 @@ def test_handlers_know_the_conditions_of_the_catalog(lake: SparkLake) -> None:
     with pytest.raises(NotFound):
         lake.sql("BEGIN DECLARE EXIT HANDLER FOR NOT FOUND SELECT 1; SELECT * FROM db.no; END")
     assert stored(lake, "db.t") == []
+
+
+def test_a_view_of_the_catalog_has_no_local_variables(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT)")
+    with pytest.raises(AnalysisException, match="`x` cannot be resolved"):
+        lake.sql("BEGIN DECLARE x INT = 1; CREATE VIEW db.v AS SELECT id, x AS y FROM db.t; END")
+    script = "BEGIN DECLARE id INT = 1; CREATE VIEW db.v AS SELECT id FROM db.t; SELECT id; END"
+    assert rows(lake.sql(script)) == [(1,)]
+    assert rows(lake.sql("SELECT * FROM db.v")) == []
+
+
+def test_no_handler_is_for_a_query_that_somebody_cancels(
+    spark: SparkSession, context: SqlContext
+) -> None:
+    context = replace(context, session=replace(context.session, spark=spark))
+    script = "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT 1; SELECT 2; END"
+
+    def run(state: str) -> list[str]:
+        texts: list[str] = []
+
+        def fail(text: str, arguments: Arguments | None) -> None:
+            texts.append(text)
+            if text == "SELECT 2":
+                raise PySparkException(f"SQLSTATE: {state}")
+
+        run_script(script, fail, context)
+        return texts
+
+    assert run("22012") == ["SELECT 2", "SELECT 1"]
+    with pytest.raises(PySparkException, match="HY008"):
+        run("HY008")
 
 
 def test_variables_of_the_session_are_as_they_were(spark: SparkSession, lake: SparkLake) -> None:

@@ -31,10 +31,21 @@ from headwater.storage.errors import (
     Unsupported,
 )
 
-__all__ = ["Condition", "ConditionError", "Failure", "check_conditions", "condition_of", "handler"]
+__all__ = [
+    "CANCELED_STATES",
+    "Condition",
+    "ConditionError",
+    "Failure",
+    "check_conditions",
+    "condition_of",
+    "handler",
+]
 
 Failure: TypeAlias = HeadwaterError | PySparkException | Py4JJavaError
 """The errors that a statement of a script may end with."""
+
+CANCELED_STATES = frozenset({"HY008", "XXKDA"})
+"""The SQLSTATEs of queries that somebody cancels, which no handler is for."""
 
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _NAME = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\]")

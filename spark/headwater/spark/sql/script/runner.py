@@ -21,6 +21,7 @@ from headwater.spark.sql.parameters import Arguments
 from headwater.spark.sql.parser.expressions import QUERY_WORDS
 from headwater.spark.sql.parser.tokens import tokenize
 from headwater.spark.sql.script.conditions import (
+    CANCELED_STATES,
     ConditionError,
     Failure,
     check_conditions,
@@ -198,6 +199,8 @@ class _Runner:
 
     def _handle(self, error: Failure) -> None:
         condition = condition_of(error)
+        if condition.state in CANCELED_STATES:
+            raise error
         for index in range(len(self._blocks) - 1, -1, -1):
             block = self._blocks[index]
             chosen = handler(block.compound.handlers, condition)
@@ -260,7 +263,8 @@ class _Runner:
                     self._close(name)
 
     def _simple(self, sql: SqlText) -> None:
-        text = sql.replaced(self._variables.prepare(sql.tokens))
+        sees_locals = not _is_for_all(sql)
+        text = sql.replaced(self._variables.prepare(sql.tokens, sees_locals=sees_locals))
         if sql.keyword == "EXECUTE":
             self._execute_immediate(text)
             return
@@ -518,6 +522,12 @@ class _Runner:
         cursor, rows = self._open_rows(name)
         rows.close()
         cursor.rows = None
+
+
+def _is_for_all(sql: SqlText) -> bool:
+    """Whether a statement defines a view or function of the catalog, which has no variables."""
+    words = [token.keyword for token in sql.tokens[:4] if token.keyword not in ("OR", "REPLACE")]
+    return words[0] in ("CREATE", "ALTER") and words[1] in ("VIEW", "FUNCTION")
 
 
 def _arity(name: Sequence[str], variables: int, columns: int) -> ConditionError:
