@@ -38,7 +38,7 @@ WITHOUT_SPARK = cast(
         catalog=SimpleNamespace(listTables=list),
     ),
 )
-"""In the place of a session that has no settings and no temporary views."""
+"""In the place of a session that has neither settings nor temporary views."""
 
 
 def _moments() -> Callable[[], int]:

@@ -43,6 +43,7 @@ class SqlContext:
     database: str | None = None
     last_query: tuple[TableRead, ...] = ()
     _has_begun: bool = field(default=False, init=False)
+    _global_database: str | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Use the database ``default`` from the first statement on, as Spark and Paimon do.
@@ -114,6 +115,14 @@ class SqlContext:
     def fold(self) -> Callable[[str], str]:
         """Gives names that are one to the session the same form."""
         return str if is_set(self.session.spark, "spark.sql.caseSensitive") else str.lower
+
+    @property
+    def global_database(self) -> str:
+        """Spark's database of global temporary views: ``global_temp``, unless it was configured."""
+        if self._global_database is None:
+            configured = self.session.spark.conf.get("spark.sql.globalTempDatabase")
+            self._global_database = str(configured).lower()
+        return self._global_database
 
     @property
     def stored_names(self) -> StoredNames:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
 
-__all__ = ["create_temporary_view", "drop_temporary_view", "temporary_views"]
+__all__ = ["create_temporary_view", "drop_temporary_view"]
 
 
 def create_temporary_view(spark: SparkSession, frame: DataFrame, name: str) -> None:
@@ -46,16 +46,6 @@ def drop_temporary_view(spark: SparkSession, name: str) -> None:
         spark.catalog.dropTempView(name)
     else:
         _session_views(spark).views.dropTempView(name)
-
-
-def temporary_views(spark: SparkSession) -> list[str]:
-    """The names of the session's temporary views."""
-    if is_connect(spark):
-        return [table.name for table in spark.catalog.listTables() if table.isTemporary]
-    # In one call: Spark's own listing is several for each.
-    session: Any = spark._jsparkSession
-    names = session.sessionState().catalog().listLocalTempViews("*").mkString("\0")
-    return [name.strip("`") for name in str(names).split("\0")]
 
 
 class _SessionViews(NamedTuple):

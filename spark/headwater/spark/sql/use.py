@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.names import accept_database_word, database_name
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_names import refuse_global_database
 from headwater.storage.errors import NotFound, Unsupported
 
 __all__ = ["HANDLERS"]
@@ -18,6 +19,7 @@ def _use(statement: Statement, context: SqlContext) -> None:
     is_database = accept_database_word(statement)
     name = database_name(statement, context)
     statement.end()
+    refuse_global_database(name, context)
     try:
         context.database = context.catalog.get_database(name).name
     except NotFound:

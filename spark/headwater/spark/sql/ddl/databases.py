@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.names import accept_database_word, database_name
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_names import refuse_global_database
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["COMMENT_OPTION", "HANDLERS", "LOCATION_OPTION", "set_database_comment"]
@@ -22,6 +23,7 @@ def _create(statement: Statement, context: SqlContext) -> None:
     accept_database_word(statement)
     ignore = statement.accept("IF", "NOT", "EXISTS")
     name = database_name(statement, context)
+    refuse_global_database(name, context)
     options: dict[str, str] = {}
     comment: str | None = None
     location: str | None = None

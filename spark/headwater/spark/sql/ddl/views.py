@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import DataFrame
+
 from headwater.catalog.model.column import Column
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.named_objects import create_or_replace
@@ -25,6 +27,7 @@ from headwater.spark.sql.query.view_columns import (
     schema_mode,
 )
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_names import is_global, names_temporary
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import (
     AlreadyExists,
@@ -245,9 +248,11 @@ def _read_mode(statement: Statement, context: SqlContext) -> SchemaMode:
     return mode
 
 
-def _alter(statement: Statement, context: SqlContext) -> None:
+def _alter(statement: Statement, context: SqlContext) -> DataFrame | None:
     """``ALTER VIEW v {AS query | RENAME TO w | {SET | UNSET} TBLPROPERTIES … | WITH SCHEMA …}``."""
     statement.expect("ALTER", "VIEW")
+    if names_temporary(statement, context):
+        return _alter_temporary(statement, context)
     name = object_identifier(statement, context)
     view = context.view(name)
     if view is None:
@@ -275,6 +280,29 @@ def _alter(statement: Statement, context: SqlContext) -> None:
         raise statement.unexpected(
             "AS, RENAME TO, SET TBLPROPERTIES, UNSET TBLPROPERTIES or WITH SCHEMA"
         )
+    return None
+
+
+def _alter_temporary(statement: Statement, context: SqlContext) -> DataFrame | None:
+    """``ALTER VIEW v …`` of a temporary view: what is not about its query is Spark's to do."""
+    spark = context.session.spark
+    parts = statement.name_parts()
+    if not statement.accept("AS"):
+        return spark.sql(statement.text)
+    query = _read_query(statement)
+    if not spark.catalog.tableExists(".".join(map(quoted, parts))):
+        raise NotFound(
+            f"cannot alter view {'.'.join(parts)}: there is no such temporary view; write CREATE "
+            "GLOBAL TEMPORARY VIEW",
+            resource_type=ResourceType.VIEW,
+            resource_name=".".join(parts),
+        )
+    frame = query_frame(query, context)
+    if len(parts) > 1:
+        frame.createOrReplaceGlobalTempView(parts[-1])
+    else:
+        frame.createOrReplaceTempView(parts[0])
+    return None
 
 
 def _refuse_mode(keys: Iterable[str]) -> None:
@@ -285,14 +313,16 @@ def _refuse_mode(keys: Iterable[str]) -> None:
         )
 
 
-def _drop(statement: Statement, context: SqlContext) -> None:
+def _drop(statement: Statement, context: SqlContext) -> DataFrame | None:
     """``DROP VIEW [IF EXISTS] v``: the session's temporary one if there is one of that name."""
     statement.expect("DROP", "VIEW")
     ignore = statement.accept("IF", "EXISTS")
     parts = statement.name_parts()
     statement.end()
+    if is_global(parts, context):
+        return context.session.spark.sql(statement.text)
     if len(parts) == 1 and _drop_temporary(context, parts):
-        return
+        return None
     name = Identifier.parse(context.full_name(parts))
     try:
         context.catalog.catalog.views.drop(name)
@@ -300,6 +330,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
         _refuse_table(context, name)
         if not ignore or error.resource_type not in (ResourceType.VIEW, ResourceType.DATABASE):
             raise
+    return None
 
 
 def _refuse_table(context: SqlContext, name: Identifier) -> None:

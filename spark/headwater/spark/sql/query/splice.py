@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ from headwater.spark.sql.query.view_columns import (
     chosen_columns,
     schema_mode,
 )
-from headwater.spark.sql.temporary_views import temporary_views
+from headwater.spark.sql.temporary_names import is_global, temporary_views
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 __all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
@@ -196,22 +196,36 @@ class _Splicer:
         Raises:
             Invalid: It is named by a view that is being defined.
         """
-        defines = self.defined is not None and self.objects == [self.defined]
-        if len(reference.parts) != 1 or reference.function is not None:
+        defines = self._defines
+        parts, context = reference.parts, self.opened.context
+        if reference.function is not None:
+            return False
+        if is_global(parts, context):
+            if defines:
+                self._refuse_temporary(".".join(parts))
+            return True
+        if len(parts) != 1:
             return False
         if self.objects and not defines:
             return False
         if self._temporary is None:
-            names = temporary_views(self.opened.context.session.spark)
+            names = temporary_views(context.session.spark)
             self._temporary = frozenset(map(self._fold, names))
-        is_temporary = self._fold(reference.parts[0]) in self._temporary
+        is_temporary = self._fold(parts[0]) in self._temporary
         if is_temporary and defines:
-            raise Invalid(
-                f"{self.defined}: '{reference.parts[0]}' is a temporary view of this session, "
-                "which other sessions do not have; write its query, or the database before the "
-                "name of a table"
-            )
+            self._refuse_temporary(parts[0])
         return is_temporary
+
+    @property
+    def _defines(self) -> bool:
+        """Whether the text that is read is the query of what is defined."""
+        return self.defined is not None and self.objects == [self.defined]
+
+    def _refuse_temporary(self, name: str) -> NoReturn:
+        raise Invalid(
+            f"{self.defined}: '{name}' is a temporary view of this session, which other "
+            "sessions do not have; write its query, or the database before the name of a table"
+        )
 
     def _refuse_unknown(self, reference: TableReference) -> None:
         """Refuse what Spark cannot know either, or would take for something else."""

@@ -19,6 +19,12 @@ __all__ = ["HANDLERS", "QUERY_WORDS", "query_text", "session_text"]
 
 QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
 """The words that queries begin with."""
+_OWN_PROVIDERS = ("paimon", "headwater")
+_NOT_TEMPORARY: Mapping[tuple[str, ...], str] = {
+    ("TBLPROPERTIES",): "is for views that the catalog keeps; leave it out",
+    ("WITH", "SCHEMA"): "is for views that the catalog keeps: make the temporary one again when "
+    "its tables have changed",
+}
 _WRITES = {("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")}
 _COLUMNS = pa.schema(
     [("col_name", pa.string()), ("data_type", pa.string()), ("comment", pa.string())]
@@ -99,23 +105,11 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
             "name of one part"
         )
     (name,) = parts
-    columns: list[tuple[str, str | None]] = []
-    if statement.accept("("):
-        while True:
-            column = statement.name()
-            columns.append((column, statement.string() if statement.accept("COMMENT") else None))
-            if not statement.accept(","):
-                break
-        statement.expect(")")
-    if statement.peek("USING"):
-        # It names its own source.
+    if _uses_provider(statement, name):
         stop_if_explained(context.session)
         return context.session.spark.sql(whole)
-    if statement.peek("COMMENT") or statement.peek("TBLPROPERTIES"):
-        raise Unsupported(
-            f"temporary view {name}: it keeps no comment or properties; leave them out"
-        )
-    statement.expect("AS")
+    columns = _view_columns(statement)
+    _read_view_clauses(statement, name)
     frame = query_frame(query_text(statement), context)
     if columns:
         if len(columns) != len(frame.columns):
@@ -128,7 +122,8 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
             if comment is not None:
                 frame = frame.withMetadata(column, {"comment": comment})
     catalog = context.session.spark.catalog
-    if keeps and catalog.tableExists(f"global_temp.{quoted(name)}" if is_global else quoted(name)):
+    database = f"{quoted(context.global_database)}." if is_global else ""
+    if keeps and catalog.tableExists(f"{database}{quoted(name)}"):
         return None
     stop_if_explained(context.session)
     if is_global and replaces:
@@ -140,6 +135,55 @@ def _temporary_view(statement: Statement, context: SqlContext) -> DataFrame | No
     else:
         frame.createTempView(name)
     return None
+
+
+def _uses_provider(statement: Statement, name: str) -> bool:
+    """Whether a temporary view is one of files or of another system, which Spark reads.
+
+    Raises:
+        Unsupported: It is a table of the catalog.
+    """
+    start = statement.mark()
+    if statement.peek("("):
+        statement.bracketed()
+    if not statement.accept("USING"):
+        statement.reset(start)
+        return False
+    provider = ".".join(statement.name_parts())
+    if provider.lower() in _OWN_PROVIDERS:
+        raise Unsupported(
+            f"temporary view {name}: USING {provider} is not supported: write CREATE TEMPORARY "
+            f"VIEW {name} AS SELECT * FROM database.table"
+        )
+    return True
+
+
+def _view_columns(statement: Statement) -> list[tuple[str, str | None]]:
+    """Read ``(a, b COMMENT 'x')``, if it comes next: the columns' names and comments."""
+    columns: list[tuple[str, str | None]] = []
+    if statement.accept("("):
+        while True:
+            column = statement.name()
+            columns.append((column, statement.string() if statement.accept("COMMENT") else None))
+            if not statement.accept(","):
+                break
+        statement.expect(")")
+    return columns
+
+
+def _read_view_clauses(statement: Statement, name: str) -> None:
+    """Read up to the query of a temporary view; its comment is nowhere shown, as in Spark."""
+    has_comment = False
+    while not statement.accept("AS"):
+        for words, instead in _NOT_TEMPORARY.items():
+            if statement.peek(*words):
+                raise Unsupported(f"temporary view {name}: {' '.join(words)} {instead}")
+        if not statement.accept("COMMENT"):
+            raise statement.unexpected("COMMENT or AS")
+        statement.string()
+        if has_comment:
+            raise Invalid("COMMENT stands twice")
+        has_comment = True
 
 
 def _cache(statement: Statement, context: SqlContext) -> DataFrame:

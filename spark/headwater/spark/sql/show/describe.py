@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headwater.catalog.model.identifier import Identifier
 from headwater.catalog.model.partitions import PartitionInfo
@@ -27,7 +28,6 @@ from headwater.spark.sql.query.view_columns import schema_mode
 from headwater.spark.sql.show.described_json import described_json
 from headwater.spark.sql.show.found import (
     Found,
-    is_temporary,
     one_partition,
     partition_details,
     present_fields,
@@ -41,6 +41,7 @@ from headwater.spark.sql.show.texts import (
     table_details,
 )
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_names import names_temporary
 from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.snapshot.table_statistics import ColumnStatistics
 from headwater.storage.types.data_type import DataField, RowType
@@ -63,10 +64,9 @@ def _describe(statement: Statement, context: SqlContext) -> Answer:
         return _describe_database(statement, context)
     statement.accept("TABLE")
     extended = statement.accept("EXTENDED") or statement.accept("FORMATTED")
-    parts = statement.name_parts()
-    if len(parts) == 1 and is_temporary(parts[0], context):
+    if names_temporary(statement, context):
         return context.session.spark.sql(statement.text)
-    identifier = Identifier.parse(context.full_name(parts))
+    identifier = object_identifier(statement, context)
     named = read_partition(statement) if statement.peek("PARTITION", "(") else None
     column = None
     if not (statement.at_end or statement.peek("AS", "JSON")):
@@ -214,9 +214,11 @@ def _describe_database(statement: Statement, context: SqlContext) -> pa.Table:
     return answer(_INFO, rows)
 
 
-def _show_create(statement: Statement, context: SqlContext) -> pa.Table:
+def _show_create(statement: Statement, context: SqlContext) -> pa.Table | DataFrame:
     """``SHOW CREATE TABLE name``, of a table or a view."""
     statement.expect("SHOW", "CREATE", "TABLE")
+    if names_temporary(statement, context):
+        return context.session.spark.sql(statement.text)
     identifier = object_identifier(statement, context)
     if statement.peek("AS", "SERDE"):
         raise Unsupported(

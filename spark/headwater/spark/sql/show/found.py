@@ -16,7 +16,6 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.ddl.partitions import matching_partitions
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.view_columns import SchemaMode, schema_mode
-from headwater.spark.sql.temporary_views import temporary_views
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import NotFound, ResourceType
 from headwater.storage.snapshot.table_statistics import TableStatistics, read_statistics
@@ -24,7 +23,6 @@ from headwater.storage.types.data_type import DataField, from_arrow
 
 __all__ = [
     "Found",
-    "is_temporary",
     "one_partition",
     "partition_details",
     "partition_numbers",
@@ -58,12 +56,6 @@ def table_or_view(context: SqlContext, identifier: Identifier) -> Found:
         if view is None:
             raise
         return view
-
-
-def is_temporary(name: str, context: SqlContext) -> bool:
-    """Whether a name is that of a temporary view, which goes before a table."""
-    fold = context.fold
-    return fold(name) in map(fold, temporary_views(context.session.spark))
 
 
 def present_fields(context: SqlContext, found: Found) -> tuple[DataField, ...]:

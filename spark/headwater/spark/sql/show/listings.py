@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headwater.catalog.model.identifier import SYSTEM_DATABASE, Identifier
 from headwater.catalog.model.page import all_pages
@@ -18,7 +19,6 @@ from headwater.spark.sql.names import database_name, matching, object_identifier
 from headwater.spark.sql.query.paimon_functions import PAIMON_FUNCTIONS
 from headwater.spark.sql.session_options import named_table
 from headwater.spark.sql.show.found import (
-    is_temporary,
     one_partition,
     partition_details,
     present_fields,
@@ -27,6 +27,11 @@ from headwater.spark.sql.show.found import (
 from headwater.spark.sql.show.partition_names import shown_partitions
 from headwater.spark.sql.show.texts import shown_options, shown_view_options, table_information
 from headwater.spark.sql.statement import Statement
+from headwater.spark.sql.temporary_names import (
+    is_temporary,
+    names_global_database,
+    names_temporary,
+)
 from headwater.storage.errors import Invalid, Unsupported
 
 __all__ = ["HANDLERS"]
@@ -50,11 +55,13 @@ def _databases(statement: Statement, context: SqlContext) -> pa.Table:
     return answer({"namespace": str}, [(name,) for name in names])
 
 
-def _tables(statement: Statement, context: SqlContext) -> pa.Table:
+def _tables(statement: Statement, context: SqlContext) -> pa.Table | DataFrame:
     """``SHOW TABLES [DROPPED] [{FROM | IN} d] [LIKE 'pattern']``."""
     statement.expect("SHOW", "TABLES")
     if statement.accept("DROPPED"):
         return _dropped(statement, context)
+    if names_global_database(statement, context):
+        return context.session.spark.sql(statement.text)
     database = _in_database(statement, context)
     pattern = _pattern(statement)
     is_system = database == SYSTEM_DATABASE
@@ -82,9 +89,11 @@ def _dropped(statement: Statement, context: SqlContext) -> pa.Table:
     )  # fmt: skip
 
 
-def _table_extended(statement: Statement, context: SqlContext) -> pa.Table:
+def _table_extended(statement: Statement, context: SqlContext) -> pa.Table | DataFrame:
     """``SHOW TABLE EXTENDED [{FROM | IN} d] LIKE 'pattern' [PARTITION (a = 1)]``."""
     statement.expect("SHOW", "TABLE", "EXTENDED")
+    if names_global_database(statement, context):
+        return context.session.spark.sql(statement.text)
     database = _in_database(statement, context)
     statement.expect("LIKE")
     pattern = statement.string()
@@ -110,9 +119,11 @@ def _partition_row(
     return database, table.identifier.name, False, text
 
 
-def _views(statement: Statement, context: SqlContext) -> pa.Table:
+def _views(statement: Statement, context: SqlContext) -> pa.Table | DataFrame:
     """``SHOW VIEWS [{FROM | IN} d] [LIKE 'pattern']``."""
     statement.expect("SHOW", "VIEWS")
+    if names_global_database(statement, context):
+        return context.session.spark.sql(statement.text)
     database = _in_database(statement, context)
     pattern = _pattern(statement)
     views = context.catalog.catalog.views
@@ -177,9 +188,11 @@ def _partitions(statement: Statement, context: SqlContext) -> pa.Table:
     return answer({"partition": str}, [(name,) for name in shown_partitions(context, table, found)])
 
 
-def _properties(statement: Statement, context: SqlContext) -> pa.Table:
+def _properties(statement: Statement, context: SqlContext) -> pa.Table | DataFrame:
     """``SHOW TBLPROPERTIES t [('key')]``, of a table or a view."""
     statement.expect("SHOW", "TBLPROPERTIES")
+    if names_temporary(statement, context):
+        return context.session.spark.sql(statement.text)
     name = object_identifier(statement, context)
     relation = table_or_view(context, name)
     if isinstance(relation, tuple):
@@ -209,7 +222,7 @@ def _columns(statement: Statement, context: SqlContext) -> Answer:
             raise Invalid(f"SHOW COLUMNS names two databases, {parts[-2]} and {database}")
         parts = (database, parts[-1])
     statement.end()
-    if len(parts) == 1 and is_temporary(parts[0], context):
+    if is_temporary(parts, context):
         return context.session.spark.sql(statement.text)
     relation = table_or_view(context, Identifier.parse(context.full_name(parts)))
     return answer({"col_name": str}, [(field.name,) for field in present_fields(context, relation)])
