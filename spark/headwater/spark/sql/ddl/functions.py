@@ -40,6 +40,7 @@ from headwater.spark.sql.query.function_calls import (
     TABLE_DIALECT,
     is_query,
 )
+from headwater.spark.sql.query.temporary_objects import refuse_variables
 from headwater.spark.sql.statement import Statement
 from headwater.spark.types import paimon_schema
 from headwater.storage.errors import Invalid, NotFound, ResourceType
@@ -181,7 +182,9 @@ def _checked(spec: FunctionSpec, context: SqlContext, name: Identifier) -> Funct
     text = f"SELECT * FROM {call}" if returns_table else f"SELECT {call} AS value"
     with _invalid(name):
         within = replace(context, database=name.database)
-        schema = query_frame(text, within, f"function {name}", (name, spec)).schema
+        frame = query_frame(text, within, f"function {name}", (name, spec))
+        schema = frame.schema
+    refuse_variables(frame, f"function {name}")
     if spec.return_params is not None:
         return spec
     columns = tuple(

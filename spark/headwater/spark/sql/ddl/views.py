@@ -20,6 +20,7 @@ from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_p
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.references import names_columns
+from headwater.spark.sql.query.temporary_objects import refuse_variables
 from headwater.spark.sql.query.view_columns import (
     SCHEMA_MODE,
     SchemaMode,
@@ -141,6 +142,7 @@ def _view_schema(
     """
     within = replace(context, database=name.database)
     frame = query_frame(definition.query, within, f"view {name}")
+    refuse_variables(frame, f"view {name}")
     fields = paimon_schema(frame.schema).fields
     names = definition.names or [(field.name, None) for field in fields]
     if len(names) != len(fields):

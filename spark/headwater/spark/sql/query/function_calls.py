@@ -24,6 +24,7 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.parser import Cursor, QueryParser, UnsupportedSyntax, tokenize
 from headwater.spark.sql.query.paimon_functions import paimon_call
 from headwater.spark.sql.query.references import FunctionCall, OuterTable
+from headwater.spark.sql.query.temporary_objects import system_functions
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
@@ -128,7 +129,7 @@ class FunctionCalls:
         """Whether the functions around read tables by those that they call."""
 
     def changes(
-        self, calls: Sequence[FunctionCall], database: str | None
+        self, calls: Sequence[FunctionCall], database: str | None, *, is_stored: bool = False
     ) -> list[tuple[int, int, str]]:
         """The offsets of calls of the catalog's functions, and what to write there.
 
@@ -136,6 +137,8 @@ class FunctionCalls:
             calls: The calls of a query or an expression.
             database: The database of names that say none; there, functions of Spark's session go
                 first.
+            is_stored: Whether the calls stand in a view or function of the catalog, for which the
+                session's temporary functions do not exist.
 
         Raises:
             Invalid: A function calls itself, or has arguments that it cannot have.
@@ -155,7 +158,7 @@ class FunctionCalls:
             function = self._function(Identifier(*parts))
             if function is not None:  # Otherwise it may be Spark's.
                 changes += _call_changes(call, parts[1], self._in_session(*function))
-        return [*changes, *self._short_calls(short, database)]
+        return [*changes, *self._short_calls(short, database, is_stored=is_stored)]
 
     def over_tables(self) -> Sequence[SessionFunction]:
         """The functions if any reads tables, in the order in which they are to be made.
@@ -183,7 +186,11 @@ class FunctionCalls:
             return None if stored == name else (stored, functions.get(stored).spec)
 
     def _short_calls(
-        self, calls: Sequence[tuple[FunctionCall, str]], database: str | None
+        self,
+        calls: Sequence[tuple[FunctionCall, str]],
+        database: str | None,
+        *,
+        is_stored: bool,
     ) -> list[tuple[int, int, str]]:
         """The calls of functions by names without a database, and what to write there."""
         if not calls or database is None:
@@ -195,12 +202,16 @@ class FunctionCalls:
             return []
         if self._new is not None and self._new[0].database == database:
             names.add(self._new[0].name)
-        is_sparks = self._context.session.spark.catalog.functionExists
+        spark = self._context.session.spark
         fold = self._context.fold
         folded = set(map(fold, names))
         called: dict[str, SessionFunction] = {}
         for name in {name for _, name in calls if fold(name) in folded}:
-            if not is_sparks(quoted(name)):
+            if is_stored:
+                is_sparks = name.lower() in system_functions(spark)
+            else:
+                is_sparks = spark.catalog.functionExists(quoted(name))
+            if not is_sparks:
                 function = self._function(Identifier(database, name))
                 if function is not None:
                     called[name] = self._in_session(*function)

@@ -36,6 +36,7 @@ from headwater.spark.sql.query.references import (
     find_references,
 )
 from headwater.spark.sql.query.relations import Relations
+from headwater.spark.sql.query.temporary_objects import refuse_temporary_functions
 from headwater.spark.sql.query.view_columns import (
     QueryText,
     SchemaMode,
@@ -130,6 +131,8 @@ class _Splicer:
         outer: Sequence[OuterTable] | None,
     ) -> str:
         context = self.opened.context
+        if self._defines and self.defined is not None:
+            refuse_temporary_functions(names.calls, context.session.spark, self.defined)
         changes: list[tuple[int, int, str]] = []
         aliases: dict[TableReference | OuterTable, str | None] = {
             table: table.alias for table in outer or ()
@@ -168,7 +171,9 @@ class _Splicer:
         ]
         changes += [
             (start, end, _plain(call))
-            for start, end, call in self.functions.changes(names.calls, database)
+            for start, end, call in self.functions.changes(
+                names.calls, database, is_stored=bool(self.objects)
+            )
         ]
         pieces: list[str] = []
         at = 0
