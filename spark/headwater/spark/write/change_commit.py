@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -32,6 +33,7 @@ from headwater.storage.jobs.waiting_rows import (
     refuse_waiting_rows,
 )
 from headwater.storage.jobs.write import WritePlan
+from headwater.storage.maintenance.row_changes import LosingRows
 from headwater.storage.predicate.filter import Predicate
 from headwater.storage.read.positioned_rows import FILE_COLUMN, POSITION_COLUMN
 from headwater.storage.rows.ingest import ROW_KIND_COLUMN
@@ -44,6 +46,9 @@ __all__ = ["REWRITES", "change_rows", "insert_numbered", "insert_rows"]
 REWRITES = "copy-on-write: files of changed rows are rewritten"
 """How a change of rows is written that leaves no old version in a file that stays."""
 
+Plan: TypeAlias = Callable[[Table, Snapshot | None, bool], Changes | None]
+"""The changes of a snapshot's rows, if files are rewritten or not; None for no changes."""
+
 _PLACES = (FILE_COLUMN, POSITION_COLUMN)
 
 
@@ -51,7 +56,7 @@ def change_rows(
     session: CatalogSession,
     table: Table,
     operation: str,
-    plan: Callable[[Table, Snapshot | None], Changes | None],
+    plan: Plan,
     predicate: Predicate | None = None,
     *,
     rewrites: bool = False,
@@ -62,10 +67,11 @@ def change_rows(
         session: The catalog's.
         table: The table.
         operation: The name of the operation in the snapshot's properties.
-        plan: The changes of a snapshot's rows; None for no changes. It is called again when
-            another commit changed the same rows meanwhile.
+        plan: The changes. It is called again when another commit changed the same rows meanwhile,
+            and when rows must be rewritten.
         predicate: Only rows that fulfil it can change.
-        rewrites: In a primary-key table, rewrite the files of changed rows.
+        rewrites: In a primary-key table, rewrite the files of changed rows. They are rewritten
+            anyway if stored rows would win over new versions of theirs by ``sequence.field``.
 
     Raises:
         Invalid: A new row does not fit the table, or several changes meet in one row.
@@ -77,6 +83,12 @@ def change_rows(
     check_change(storage)
 
     def attempt() -> RowCounts:
+        try:
+            return change(rewrites)
+        except LosingRows:
+            return change(True)
+
+    def change(rewrites: bool) -> RowCounts:
         writer = storage.runtime.new_uuid()
         if session.explains is None:
             admit_waiting_rows(
@@ -85,12 +97,12 @@ def change_rows(
         base = table.pointer.latest()
         if base is not None and session.explains is None:
             refuse_waiting_rows(storage, base, predicate, rewrites=rewrites)
-        changes = plan(table, base)
+        changes = plan(table, base, rewrites)
         if changes is None:
             stop_if_explained(session, table=table.name, mode="the table is empty")
             make_up_for_compaction(storage, table.pointer, session.executor, predicate)
             return RowCounts()
-        change = RowChange(
+        planned = RowChange(
             writer,
             operation,
             is_serial=changes.is_serial,
@@ -100,7 +112,7 @@ def change_rows(
             columns=changes.columns,
         )
         with storage.reporting_drop(), reading(storage, table.pointer, base):
-            _write(session, table, changes, change, base)
+            _write(session, table, changes, planned, base)
         made = _finished(session, table, writer, base)
         if made is None:
             make_up_for_compaction(storage, table.pointer, session.executor, predicate)

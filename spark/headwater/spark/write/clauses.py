@@ -37,13 +37,14 @@ __all__ = [
     "Projection",
     "assigned",
     "expression",
-    "rewrites",
+    "rewrites_rows",
 ]
 
 Expression: TypeAlias = Column | str
 """A Spark column, or SQL text."""
 
 _CHANGE = "_headwater_change"
+_AGE = "_headwater_age"
 
 
 class Default(Enum):
@@ -95,7 +96,7 @@ def assigned(values: Mapping[str, object]) -> dict[str, Column | Default]:
     }
 
 
-def rewrites(storage: TableStorage, clauses: Iterable[Clause]) -> bool:
+def rewrites_rows(storage: TableStorage, clauses: Iterable[Clause]) -> bool:
     """Whether rows that clauses change are changed by rewriting their files."""
     actions = {clause.action for clause in clauses}
     return bool(actions & {Action.UPDATE, Action.DELETE}) and rewrites_files(
@@ -188,7 +189,11 @@ class Projection:
             change = sf.when(condition, row) if change is None else change.when(condition, row)
         assert change is not None
         at = [sf.col(f"{self._target}.{name}").alias(name) for name in places]
-        rows = frame.select(change.alias(_CHANGE), *at).where(sf.col(_CHANGE).isNotNull())
+        ages = self._assigned_ages(clauses)
+        old = [self._own(name).alias(f"{_AGE}{number}") for number, name in enumerate(ages)]
+        rows = frame.select(change.alias(_CHANGE), *old, *at).where(sf.col(_CHANGE).isNotNull())
+        if ages:
+            rows = self._with_losing(rows, ages)
         return rows.select(f"{_CHANGE}.*", *[quoted(name) for name in places])
 
     def _outcomes(self, frame: DataFrame, clauses: Sequence[Clause]) -> list[tuple[Column, Column]]:
@@ -210,7 +215,6 @@ class Projection:
                 stored[name] = self._as_stored(name, result, clause) if name in new else result
             kind: Column = sf.lit(clause.action.value)
             if clause.action is Action.UPDATE:
-                kind = self._kind_of_update(clause, stored)
                 for name in self._storage.schema.primary_keys:
                     moved = ~stored[name].eqNullSafe(self._own(name))
                     kind = sf.when(moved, sf.lit(MOVES)).otherwise(kind)
@@ -410,17 +414,41 @@ class Projection:
         value = default_value(where, field.type, text, storage.runtime.time_zone)
         return literal(value, spark_type(field.type))
 
-    def _kind_of_update(self, clause: Clause, values: Mapping[str, Column]) -> Column:
-        """``+U``, unless the new version would lose against the stored one."""
+    def _assigned_ages(self, clauses: Iterable[Clause]) -> Sequence[str]:
+        """The columns of ``sequence.field``, if clauses may give them new values."""
+        schema = self._storage.schema
+        ages = schema.table_options.sequence_fields if schema.primary_keys else ()
+        updates = (clause for clause in clauses if clause.action is Action.UPDATE)
+        return ages if any(self._given(clause).keys() & set(ages) for clause in updates) else ()
+
+    def _with_losing(self, changes: DataFrame, ages: Sequence[str]) -> DataFrame:
+        """Changes that tell new versions that would lose against the stored ones."""
         options = self._storage.schema.table_options
-        kind = sf.lit(Action.UPDATE.value)
-        ages = options.sequence_fields if self._storage.schema.primary_keys else ()
-        if clause.values is not None:
-            assigned = {self._place(name)[0] for name in clause.values}
-            ages = ages if assigned.intersection(ages) else ()
-        if not ages:
-            return kind
-        new = sf.struct(*[values[name].alias(name) for name in ages])
-        old = sf.struct(*[self._own(name).alias(name) for name in ages])
-        older = new > old if options.sequence_descending else new < old
-        return sf.when(older, sf.lit(LOSES)).otherwise(kind)
+        older = sf.lit(False)
+        for at, name in reversed(list(enumerate(ages))):
+            field = self._storage.schema.column(name)
+            new = _comparable(sf.col(f"{_CHANGE}.{quoted(name)}"), field)
+            old = _comparable(sf.col(f"{_AGE}{at}"), field)
+            older = _is_older(new, old, older, descending=options.sequence_descending)
+        kind = sf.col(f"{_CHANGE}.{ROW_KIND_COLUMN}")
+        loses = (kind == Action.UPDATE.value) & older
+        told = sf.when(loses, sf.lit(LOSES)).otherwise(kind)
+        return changes.withColumn(_CHANGE, sf.col(_CHANGE).withField(ROW_KIND_COLUMN, told))
+
+
+def _is_older(new: Column, old: Column, if_equal: Column, *, descending: bool) -> Column:
+    """Whether a value of ``sequence.field`` is older than another; null is, in either order."""
+    return (
+        sf.when(new.eqNullSafe(old), if_equal)
+        .when(new.isNull(), True)
+        .when(old.isNull(), False)
+        .otherwise(new > old if descending else new < old)
+    )
+
+
+def _comparable(value: Column, field: DataField) -> Column:
+    """A value with the order of Paimon's, in which -0.0 is below 0.0."""
+    if not isinstance(spark_type(field.type), st.FloatType | st.DoubleType):
+        return value
+    ordered = sf.struct(value.alias("value"), value.cast("string") != "-0.0")
+    return sf.when(value.isNotNull(), ordered)

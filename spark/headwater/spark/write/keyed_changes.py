@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headwater.spark.row_change import LOSES, MATCHED, MOVES, Repeats, RowChange, RowCounts
 from headwater.storage.errors import Invalid
+from headwater.storage.maintenance.row_changes import LosingRows
 from headwater.storage.merge.changes import equal_rows
 from headwater.storage.merge.engine import Mask
 from headwater.storage.options import MergeEngine
@@ -55,10 +56,10 @@ class KeyedChanges:
         self.counts = RowCounts()
 
     def write(self, batches: Iterable[pa.RecordBatch], writer: TableWriter) -> None:
-        """Write what changes; raises Invalid where it is not clear what a row becomes."""
+        """Write what changes; for exceptions see `distinct`."""
         for changed in self.distinct(batches):
             deleted = pc.equal(changed.column(ROW_KIND_COLUMN), "-D")
-            # What is taken back is what is there: its nulls are no default values.
+            # What is taken back is what is there: its nulls are not default values.
             for wanted, keeps_nulls in ((deleted, True), (pc.invert(deleted), False)):
                 part = changed.filter(wanted)
                 if part.num_rows:
@@ -69,6 +70,7 @@ class KeyedChanges:
 
         Raises:
             Invalid: It is not clear what a row becomes.
+            LosingRows: Stored rows would win over new versions of theirs; it takes rewrites.
         """
         for batch in batches:
             if not batch.num_rows:
@@ -81,17 +83,13 @@ class KeyedChanges:
     def _wanted(self, batch: pa.RecordBatch) -> Mask:
         """A mask of the rows to be written."""
         kinds = batch.column(ROW_KIND_COLUMN)
-        if not self._rewrites and (lost := pc.sum(pc.equal(kinds, LOSES)).as_py()) > 0:
-            raise Invalid(
-                f"table {self._storage.name}: {lost} rows are to be updated to a smaller value of "
-                "'sequence.field', which the stored rows would win over; update them with "
-                "Table.update of the SDK, which writes their files anew"
-            )
+        if not self._rewrites and pc.any(pc.equal(kinds, LOSES)).as_py():
+            raise LosingRows
         if (moved := pc.sum(pc.equal(kinds, MOVES)).as_py()) > 0:
             raise Invalid(
                 f"table {self._storage.name}: {moved} rows are to be updated to another primary "
                 "key, which is not possible; match on the primary key, too, or delete the rows and "
-                "write them anew"
+                "write them again"
             )
         wanted: Mask = pc.not_equal(kinds, MATCHED).to_numpy(zero_copy_only=False)
         with_last = batch

@@ -32,7 +32,7 @@ from headwater.spark.write.clauses import (
     Projection,
     assigned,
     expression,
-    rewrites,
+    rewrites_rows,
 )
 from headwater.spark.write.condition_needs import JoinNeeds, columns_needed, join_needs
 from headwater.spark.write.evolve import ADDS_COLUMNS, merge_columns
@@ -253,7 +253,6 @@ class MergeBuilder:
 
     def _merge(self, projection: Projection) -> RowCounts:
         clauses, storage = self._clauses, self._table.storage
-        written_anew = rewrites(storage, clauses.all)
         source = kept_rows(self._session, self._source)
         runs = self._session.explains is None
         if self._nulls_match and runs and not isinstance(self._on, str | Column):
@@ -271,10 +270,8 @@ class MergeBuilder:
         if storage.schema.tracking_fields:
             columns = self._columns_needed(projection, columns, pairs)
 
-        def plan(table: Table, base: Snapshot | None) -> Changes:
-            target = read_target(
-                self._session, table, base, columns, predicate, rewrites=written_anew
-            )
+        def plan(table: Table, base: Snapshot | None, rewrites: bool) -> Changes:
+            target = read_target(self._session, table, base, columns, predicate, rewrites=rewrites)
             rows = self._candidates(target, source, pairs, bounds)
             return Changes(
                 self._changes(projection, rows, source),
@@ -292,7 +289,7 @@ class MergeBuilder:
             "MERGE",
             plan,
             predicate,
-            rewrites=written_anew,
+            rewrites=rewrites_rows(storage, clauses.all),
         )
 
     @property

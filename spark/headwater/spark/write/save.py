@@ -24,6 +24,7 @@ from headwater.spark.write.change_tasks import ChangeWriter
 from headwater.spark.write.narrow_rows import WideRow, rows_of_copy, with_wide_marked
 from headwater.spark.write.tasks import BatchWriter, task_outcome
 from headwater.storage.errors import HeadwaterError
+from headwater.storage.maintenance.row_changes import LosingRows
 
 __all__ = ["save_frame"]
 
@@ -48,6 +49,7 @@ def save_frame(
 
     Raises:
         HeadwaterError: As the write's tasks and its commit.
+        LosingRows: As `KeyedChanges.distinct`.
     """
     if session.explains is not None:
         stop_if_explained(session, placed(df), table=options.table, mode=_mode(options))
@@ -101,7 +103,7 @@ def _save(
     finally:
         release_frame(outcomes)
     messages: list[WriterCommitMessage | None] = []
-    failures: list[HeadwaterError | WideRow] = []
+    failures: list[HeadwaterError | LosingRows | WideRow] = []
     for row in rows:
         message, error = pickle.loads(bytes(row["outcome"]))
         messages.append(message)
@@ -109,7 +111,10 @@ def _save(
             failures.append(error)
     if failures:
         writer.abort(messages)
-        # Wide rows may be what the other error is about.
-        raise next((one for one in failures if isinstance(one, WideRow)), failures[0])
+        # Wide rows may be what the other error is about. Rows that lose are written another way,
+        # which mends no other error.
+        raise min(
+            failures, key=lambda one: (not isinstance(one, WideRow), isinstance(one, LosingRows))
+        )
     # Spark runs no task for a frame that it knows to be empty.
     writer.commit(messages or [writer.nothing()])

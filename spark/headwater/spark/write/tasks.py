@@ -47,6 +47,7 @@ from headwater.storage.errors import HeadwaterError, Invalid, Unavailable
 from headwater.storage.jobs.executor import LocalExecutor
 from headwater.storage.jobs.staged import commit_staged, needs_staging, staging_writer
 from headwater.storage.jobs.write import TASK_RANGE, WritePlan
+from headwater.storage.maintenance.row_changes import LosingRows
 from headwater.storage.rows.binary_row import EMPTY_ROW
 from headwater.storage.rows.partition import static_partition
 from headwater.storage.table_storage import TableStorage
@@ -270,13 +271,13 @@ def task_outcome(
         One row with both, pickled, in the column ``outcome``.
     """
     message: WriterCommitMessage | None = None
-    failure: HeadwaterError | WideRow | None = None
+    failure: HeadwaterError | LosingRows | WideRow | None = None
     try:
         named = (batch.rename_columns(names) for batch in batches)
         message = writer.write(narrow_rows(named) if marked else named)
     except Unavailable:
         raise
-    except (HeadwaterError, WideRow) as error:
+    except (HeadwaterError, LosingRows, WideRow) as error:
         failure = error
     done = pickle.dumps((message, failure))
     yield pa.record_batch([pa.array([done], pa.binary())], names=["outcome"])

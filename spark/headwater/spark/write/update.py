@@ -25,7 +25,7 @@ from headwater.spark.write.clauses import (
     Projection,
     assigned,
     expression,
-    rewrites,
+    rewrites_rows,
 )
 from headwater.spark.write.condition_needs import columns_needed, rows_told, wanted_rows
 from headwater.spark.write.kept_rows import kept_rows, with_kept_rows
@@ -159,7 +159,7 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
             "new ones may be older than those deleted; delete the rows, then insert others"
         )
     condition = sf.expr(where)
-    if rewrites(storage, [Clause(Action.DELETE)]):
+    if rewrites_rows(storage, [Clause(Action.DELETE)]):
         raise Unsupported(
             f"table {storage.name}: rows of a table whose merge engine is "
             f"{storage.schema.table_options.merge_engine}, or that ignores deletes, cannot be "
@@ -182,8 +182,8 @@ def replace_where(session: CatalogSession, table: Table, rows: DataFrame, where:
             if wrong:
                 raise Invalid(f"table {storage.name}: new rows do not fulfil the condition {where}")
 
-        def plan(table: Table, base: Snapshot | None) -> Changes:
-            target = read_target(session, table, base, names, predicate)
+        def plan(table: Table, base: Snapshot | None, rewrites: bool) -> Changes:
+            target = read_target(session, table, base, names, predicate, rewrites=rewrites)
             old = target.frame.alias(TARGET).where(condition)
             gone = projection.changes(old, [Clause(Action.DELETE)], target.places)
             added = without_places(new, target.frame)
@@ -216,7 +216,6 @@ def _change(
     predicate = wanted_rows(session.spark, storage, where, alias)
     projection = Projection(storage, assignment, alias)
     projection.check([clause])
-    written_anew = rewrites(storage, [clause])
 
     def changes(frame: DataFrame) -> DataFrame:
         rows = frame.alias(alias)
@@ -224,14 +223,14 @@ def _change(
             rows = rows.where(condition)
         return projection.changes(rows, [Clause(action, None, values)], places_of(frame))
 
-    def plan(table: Table, base: Snapshot | None) -> Changes | None:
+    def plan(table: Table, base: Snapshot | None, rewrites: bool) -> Changes | None:
         if base is None:
             return None
         names = list(storage.schema.field_by_name)
         if storage.schema.tracking_fields:
             result = columns_needed(session.spark, storage, PLACE_FIELDS[Places.FILES], changes)
             names = columns_to_read(storage, names, result)
-        target = read_target(session, table, base, names, predicate, rewrites=written_anew)
+        target = read_target(session, table, base, names, predicate, rewrites=rewrites)
         return Changes(
             changes(target.frame),
             target.predicate,
@@ -239,4 +238,6 @@ def _change(
             read=target.read,
         )
 
-    return change_rows(session, table, action.name, plan, predicate, rewrites=written_anew)
+    return change_rows(
+        session, table, action.name, plan, predicate, rewrites=rewrites_rows(storage, [clause])
+    )
