@@ -264,6 +264,17 @@ def test_handlers_know_the_conditions_of_the_catalog(lake: SparkLake) -> None:
     assert stored(lake, "db.t") == []
 
 
+def test_loops_go_on_from_one_chunk_of_rows_to_the_next(
+    lake: SparkLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.spark.sql.script.rows._CHUNK", 2)
+    script = (
+        "BEGIN DECLARE s STRING = ''; FOR SELECT id FROM range(5) ORDER BY id DESC DO "
+        "SET s = s || id; END FOR; SELECT s; END"
+    )
+    assert rows(lake.sql(script)) == [("43210",)]
+
+
 def test_a_view_of_the_catalog_has_no_local_variables(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE db.t (id INT)")
     with pytest.raises(AnalysisException, match="`x` cannot be resolved"):
