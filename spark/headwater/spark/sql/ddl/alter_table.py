@@ -13,6 +13,7 @@ from headwater.spark.sql.ddl.alter_columns import (
     read_changed_column,
     renamed_column,
 )
+from headwater.spark.sql.ddl.column_types import refuse_collation
 from headwater.spark.sql.ddl.options import COMMENT, check_properties
 from headwater.spark.sql.ddl.partitions import PARTITION_CLAUSES
 from headwater.spark.sql.ddl.tags import TAG_CLAUSES
@@ -69,6 +70,11 @@ def _alter(statement: Statement, context: SqlContext) -> None:
         if statement.peek(*words):
             of_partitions(statement, named_table(context, str(name)), context)
             return
+    if statement.peek("DEFAULT", "COLLATION"):
+        named_table(context, str(name))
+        refuse_collation(statement)
+        statement.end()
+        return
     for words, clause in _CLAUSES.items():
         if statement.accept(*words):
             clause(statement, named_table(context, str(name)), context)

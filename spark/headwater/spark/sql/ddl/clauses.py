@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headwater.spark.sql.ddl.column_types import refuse_collation
 from headwater.spark.sql.ddl.columns import read_column
 from headwater.spark.sql.ddl.options import COMMENT, PATH, check_properties, provider_options
 from headwater.spark.sql.statement import Statement
@@ -24,7 +25,6 @@ _REFUSED = {
     ("ROW", "FORMAT"): "write USING csv, with the options of the format",
     ("STORED", "AS"): "write USING parquet, orc, csv, json or text",
     ("STORED", "BY"): "tables have no storage handlers",
-    ("DEFAULT", "COLLATION"): "strings are compared by their bytes",
 }
 
 
@@ -102,6 +102,9 @@ def _read_clause(statement: Statement, clauses: TableClauses) -> str:
     if statement.accept("PARTITIONED", "BY"):
         _read_partitioning(statement, clauses)
         return "PARTITIONED BY"
+    if statement.peek("DEFAULT", "COLLATION"):
+        refuse_collation(statement)
+        return "DEFAULT COLLATION"
     for refused, instead in _REFUSED.items():
         if statement.peek(*refused):
             raise Unsupported(f"CREATE TABLE … {' '.join(refused)} is not supported: {instead}")

@@ -17,7 +17,7 @@ from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.names import quoted_identifier, string_literal
 from headwater.spark.sql.statement import Statement
-from headwater.storage.errors import Invalid
+from headwater.storage.errors import Invalid, Unsupported
 from headwater.storage.types.atomic_type import MAX_LENGTH, AtomicType, Root, vector_type
 from headwater.storage.types.data_type import (
     ArrayType,
@@ -30,12 +30,22 @@ from headwater.storage.types.data_type import (
     VectorType,
 )
 
-__all__ = ["read_type", "session_type_names", "short_type_text", "type_text"]
+__all__ = [
+    "BINARY_COLLATION",
+    "read_type",
+    "refuse_collation",
+    "session_type_names",
+    "short_type_text",
+    "type_text",
+]
+
+BINARY_COLLATION = "UTF8_BINARY"
+"""The collation of all strings of tables."""
 
 # Spark's precision of times, in digits of a second.
 _MICROSECONDS = 6
 # Paimon's files hold milliseconds of a time of day.
-_MOST_TIME_DIGITS = 3
+_MAX_TIME_DIGITS = 3
 
 _PLAIN: Mapping[str, AtomicType] = {
     "BOOLEAN": AtomicType(Root.BOOLEAN),
@@ -69,31 +79,59 @@ _TIMES: Mapping[str, Root] = {
     "TIMESTAMP_NTZ": Root.TIMESTAMP,
     "TIME": Root.TIME,
 }
-_MOST_DIGITS = 38
-_MOST_FRACTION = 9
+_MAX_DIGITS = 38
+_MAX_FRACTION = 9
 
 
 def session_type_names(spark: SparkSession) -> dict[str, str]:
     """The names of types that a session's settings take for others, as `Statement` has them."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     if (spark.conf.get("spark.sql.timestampType") or "").upper() == "TIMESTAMP_NTZ":
-        found["TIMESTAMP"] = "TIMESTAMP_NTZ"
+        names["TIMESTAMP"] = "TIMESTAMP_NTZ"
     if is_set(spark, "spark.sql.charAsVarchar"):
-        found |= {"CHAR": "VARCHAR", "CHARACTER": "VARCHAR"}
+        names |= {"CHAR": "VARCHAR", "CHARACTER": "VARCHAR"}
     if is_set(spark, AS_TEXT):
-        found |= dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), "STRING")
-    return found
+        names |= dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), "STRING")
+    return names
+
+
+def refuse_collation(statement: Statement) -> None:
+    """Read ``COLLATE name`` after a type, or ``DEFAULT COLLATION name``, if it comes next.
+
+    Raises:
+        Unsupported: It names another collation than that of all strings of tables.
+    """
+    clause = "COLLATE"
+    if statement.accept("DEFAULT", "COLLATION"):
+        clause = "DEFAULT COLLATION"
+    elif not statement.accept("COLLATE"):
+        return
+    name = ".".join(statement.name_parts())
+    if name.upper().removeprefix("SYSTEM.BUILTIN.") != BINARY_COLLATION:
+        raise Unsupported(
+            f"{clause} {name} is not supported: Paimon's STRING has no collation, and tables "
+            f"compare strings by their bytes ({BINARY_COLLATION}); leave the clause out, and write "
+            f"COLLATE {name} after the columns and strings that a query compares"
+        )
 
 
 def read_type(statement: Statement) -> DataType:
     """Read a type; null is a value of it. Fields of structs have no ids yet.
 
-    TIMESTAMP is the type of a moment, with the local time zone, unless the session takes it for
+    TIMESTAMP is the type of an instant, with the local time zone, unless the session takes it for
     another, see `session_type_names`.
 
     Raises:
         Invalid: There is no type.
+        Unsupported: It has a collation.
     """
+    data_type = _read_plain_type(statement)
+    if isinstance(data_type, AtomicType) and data_type.root in (Root.CHAR, Root.VARCHAR):
+        refuse_collation(statement)
+    return data_type
+
+
+def _read_plain_type(statement: Statement) -> DataType:
     refused = statement.unexpected("a type")
     written = statement.name().upper()
     name = statement.type_names.get(written, written)
@@ -132,19 +170,19 @@ def read_type(statement: Statement) -> DataType:
     if name in _DECIMALS and len(parameters) <= 2:
         precision = 10 if first is None else first
         scale = parameters[1] if len(parameters) > 1 else 0
-        if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision):
+        if not (1 <= precision <= _MAX_DIGITS and 0 <= scale <= precision):
             raise Invalid(
                 f"DECIMAL({precision}, {scale}): the precision must be between 1 and "
-                f"{_MOST_DIGITS}, and the scale between 0 and it"
+                f"{_MAX_DIGITS}, and the scale between 0 and it"
             )
         return AtomicType(Root.DECIMAL, precision=precision, scale=scale)
     if name in _TIMES and len(parameters) <= 1:
         digits = _MICROSECONDS if first is None else first
-        if not 0 <= digits <= _MOST_FRACTION:
-            raise Invalid(f"{name}({digits}): the precision must be between 0 and {_MOST_FRACTION}")
+        if not 0 <= digits <= _MAX_FRACTION:
+            raise Invalid(f"{name}({digits}): the precision must be between 0 and {_MAX_FRACTION}")
         root = _TIMES[name]
         return AtomicType(
-            root, precision=min(digits, _MOST_TIME_DIGITS) if root is Root.TIME else digits
+            root, precision=min(digits, _MAX_TIME_DIGITS) if root is Root.TIME else digits
         )
     if name in _LENGTHS:
         return _bounded(name, parameters, refused)
@@ -167,13 +205,13 @@ def _bounded(name: str, parameters: Sequence[int], refused: Invalid) -> AtomicTy
 
 
 def _read_parameters(statement: Statement) -> list[int]:
-    found: list[int] = []
+    parameters: list[int] = []
     if statement.accept("("):
-        found.append(statement.integer())
+        parameters.append(statement.integer())
         while statement.accept(","):
-            found.append(statement.integer())
+            parameters.append(statement.integer())
         statement.expect(")")
-    return found
+    return parameters
 
 
 def _read_inner(statement: Statement, *, nullable: bool = True) -> DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.ddl.column_types import refuse_collation
 from headwater.spark.sql.names import accept_database_word, database_name
 from headwater.spark.sql.statement import Statement
 from headwater.spark.sql.temporary_names import refuse_global_database
@@ -35,6 +36,9 @@ def _create(statement: Statement, context: SqlContext) -> None:
             clause, location = "LOCATION", statement.string()
         elif statement.accept("WITH", "DBPROPERTIES") or statement.accept("WITH", "PROPERTIES"):
             clause, options = "WITH DBPROPERTIES", statement.properties()
+        elif statement.peek("DEFAULT", "COLLATION"):
+            clause = "DEFAULT COLLATION"
+            refuse_collation(statement)
         else:
             raise statement.unexpected("COMMENT, LOCATION or WITH DBPROPERTIES")
         if clause in seen:
@@ -56,6 +60,10 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     name = database_name(statement, context)
     updates: dict[str, str] = {}
     removals: list[str] = []
+    if statement.peek("DEFAULT", "COLLATION"):
+        refuse_collation(statement)
+        statement.end()
+        return
     if statement.accept("SET", "LOCATION"):
         raise Unsupported(
             f"the place of database {name} stays: its tables are there. Create another database "

@@ -28,7 +28,7 @@ from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.answers import answer
 from headwater.spark.sql.context import Answer, Handler, SqlContext
-from headwater.spark.sql.ddl.column_types import read_type
+from headwater.spark.sql.ddl.column_types import read_type, refuse_collation
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.function_calls import (
@@ -144,6 +144,9 @@ def _modifiers(statement: Statement) -> tuple[str | None, set[tuple[str, ...]]]:
             modifiers.add(words)
         elif statement.accept("COMMENT"):
             clause, comment = "COMMENT", statement.string()
+        elif statement.peek("DEFAULT", "COLLATION"):
+            clause = "DEFAULT COLLATION"
+            refuse_collation(statement)
         else:
             raise statement.unexpected(
                 "LANGUAGE SQL, [NOT] DETERMINISTIC, CONTAINS SQL, READS SQL DATA, COMMENT or RETURN"

@@ -17,6 +17,7 @@ from headwater.spark.names import quoted
 from headwater.spark.session import is_set
 from headwater.spark.sql.context import Handler, SqlContext
 from headwater.spark.sql.ddl.alter_table import renamed, set_properties, unset_properties
+from headwater.spark.sql.ddl.column_types import refuse_collation
 from headwater.spark.sql.names import object_identifier
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.references import names_columns
@@ -116,6 +117,9 @@ def _read_definition(statement: Statement, context: SqlContext) -> _Definition:
             _refuse_mode(definition.options)
         elif statement.accept("WITH", "SCHEMA"):
             clause, definition.mode = "WITH SCHEMA", _read_mode(statement, context)
+        elif statement.peek("DEFAULT", "COLLATION"):
+            clause = "DEFAULT COLLATION"
+            refuse_collation(statement)
         else:
             raise statement.unexpected("COMMENT, TBLPROPERTIES, WITH SCHEMA or AS")
         if clause in seen:

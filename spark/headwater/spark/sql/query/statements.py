@@ -24,6 +24,7 @@ _NOT_TEMPORARY: Mapping[tuple[str, ...], str] = {
     ("TBLPROPERTIES",): "is for views that the catalog keeps; leave it out",
     ("WITH", "SCHEMA"): "is for views that the catalog keeps: make the temporary one again when "
     "its tables have changed",
+    ("DEFAULT", "COLLATION"): "would not reach the strings of its query; write COLLATE after them",
 }
 _WRITES = {("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("DELETE", "FROM"), ("MERGE", "INTO")}
 _COLUMNS = pa.schema(
