@@ -140,9 +140,9 @@ def test_constants_are_those_of_spark(
             column for value in VALUES for column in (sf.lit(value), sf.typeof(sf.lit(value)))
         ]
         expected = spark.range(1).select(*columns)
-        found = lake.sql(asked, args=values)
-        assert rows(found) == rows(expected)
-        assert [kind for _, kind in found.dtypes] == [kind for _, kind in expected.dtypes]
+        actual = lake.sql(asked, args=values)
+        assert rows(actual) == rows(expected)
+        assert [kind for _, kind in actual.dtypes] == [kind for _, kind in expected.dtypes]
     finally:
         for key in settings:
             spark.conf.unset(key)
@@ -190,7 +190,10 @@ def test_a_statement_can_be_a_value(spark: SparkSession, lake: SparkLake) -> Non
             ("EXECUTE IMMEDIATE 'SELECT 1, 2' INTO most", "1 variables are named, and .* 2"),
             ("EXECUTE IMMEDIATE 'USE db' INTO most", "gives no rows; leave INTO out"),
             ("EXECUTE IMMEDIATE 5", "a string is expected, and the value is of type int"),
-            ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 AS a", "a dict of args has values for :name"),
+            (
+                "EXECUTE IMMEDIATE 'SELECT ?, :a' USING 1 AS a",
+                "a dict of args has values for :name",
+            ),
             ("EXECUTE IMMEDIATE 'SELECT :a' USING 1 AS a, 2", "each value has a name of its own"),
             ("EXECUTE IMMEDIATE 'SELECT 1; SELECT 2'", "one statement is expected"),
             ("EXECUTE IMMEDIATE", "where a string or an expression that gives one is expected"),

@@ -9,24 +9,34 @@ from decimal import Decimal
 from enum import Enum
 
 import numpy as np
+from pyspark.sql import SparkSession
 
+from headwater.spark.session import is_set
+from headwater.spark.sql.ddl.column_types import session_type_names
 from headwater.spark.sql.names import string_literal
 from headwater.storage.errors import Invalid
 
-__all__ = ["Constants"]
+__all__ = ["KEEPS_ESCAPES", "Constants", "SqlConstant", "session_constants"]
 
-_MOST_DIGITS = 38
-_LEAST_LONG, _MOST_LONG = -(1 << 63), (1 << 63) - 1
+KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
+"""The setting by which a backslash in a string is itself."""
+
+MAX_DIGITS = 38
+MIN_LONG, MAX_LONG = -(1 << 63), (1 << 63) - 1
 # What Spark writes after a number of the type.
 _SUFFIXES = {np.int8: "Y", np.int16: "S", np.int32: "", np.int64: "L", np.float32: "F"}
+
+
+class SqlConstant(str):
+    """A constant that is written already."""
 
 
 class Constants:
     """Values of Python as constants of SQL, of the types that Spark's ``lit`` gives them.
 
     Args:
-        keeps_escapes: True if the session takes a backslash in a string for itself.
-        prefers_local_times: True if a TIMESTAMP without a time zone is one of TIMESTAMP_NTZ.
+        keeps_escapes: Whether the session takes a backslash in a string for itself.
+        prefers_local_times: Whether a TIMESTAMP without a time zone is one of TIMESTAMP_NTZ.
     """
 
     def __init__(self, *, keeps_escapes: bool, prefers_local_times: bool) -> None:
@@ -59,12 +69,14 @@ class Constants:
         Raises:
             Invalid: No type of SQL has it.
         """
+        if isinstance(value, SqlConstant):
+            return value
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, list | tuple | np.ndarray):
             return f"array({', '.join(self.constant(each, what) for each in value)})"
-        is_moment = isinstance(value, dt.datetime)
-        writer = self._timestamp if is_moment else self._writers.get(type(value))
+        is_instant = isinstance(value, dt.datetime)
+        writer = self._timestamp if is_instant else self._writers.get(type(value))
         written = None if writer is None else writer(value)
         if written is None:
             raise Invalid(
@@ -85,9 +97,9 @@ class Constants:
         return """ "'" """.join(f"'{part}'" for part in parts)
 
     def _timestamp(self, value: object) -> str | None:
-        """A moment; without a time zone it is one of this process's, as in Spark.
+        """An instant; without a time zone it is one of this process's, as in Spark.
 
-        Those of pandas may be none at all, or have nanoseconds, which Spark has not.
+        Those of pandas may be none at all, or have nanoseconds, which Spark does not have.
         """
         assert isinstance(value, dt.datetime)
         if value != value or getattr(value, "nanosecond", 0) > 0:
@@ -102,9 +114,17 @@ class Constants:
         return f"{kind} '{value.isoformat(' ', 'microseconds')}{zone}'"
 
 
+def session_constants(spark: SparkSession) -> Constants:
+    """Writes constants that a session reads as the values that they are written for."""
+    return Constants(
+        keeps_escapes=is_set(spark, KEEPS_ESCAPES),
+        prefers_local_times="TIMESTAMP" in session_type_names(spark),
+    )
+
+
 def _integer(value: object) -> str | None:
     assert isinstance(value, int)
-    return str(value) if _LEAST_LONG <= value <= _MOST_LONG else None
+    return str(value) if MIN_LONG <= value <= MAX_LONG else None
 
 
 def _sized(value: object) -> str:
@@ -125,7 +145,7 @@ def _decimal(value: object) -> str | None:
     if not value.is_finite():
         return None
     written = format(value, "f")
-    return f"{written}BD" if sum(map(str.isdigit, written)) <= _MOST_DIGITS else None
+    return f"{written}BD" if sum(map(str.isdigit, written)) <= MAX_DIGITS else None
 
 
 def _binary(value: object) -> str:

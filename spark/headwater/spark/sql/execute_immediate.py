@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
-from headwater.spark.sql.parameters import Arguments
+from headwater.spark.sql.constants import Constants, SqlConstant
+from headwater.spark.sql.parameters import Arguments, has_named_parameters
 from headwater.spark.sql.statement import Statement, WordKind, read_words
+from headwater.spark.sql.typed_constants import typed_constants
 from headwater.storage.errors import Invalid
 
-__all__ = ["Immediate", "assign", "read_immediate"]
-
-# A constant of one of these types would be of another, if its value were all that is known.
-_SIZED: Mapping[type[st.DataType], Callable[[Any], object]] = {
-    st.ByteType: np.int8,
-    st.ShortType: np.int16,
-    st.LongType: np.int64,
-    st.FloatType: np.float32,
-}
+__all__ = ["Immediate", "assign", "computed_arguments", "read_immediate", "read_values"]
 
 
 @dataclass(frozen=True)
@@ -41,11 +33,16 @@ class Immediate:
     targets: tuple[str, ...]
 
 
-def read_immediate(statement: Statement, spark: SparkSession) -> Immediate:
+def read_immediate(statement: Statement, spark: SparkSession, constants: Constants) -> Immediate:
     """Read ``EXECUTE IMMEDIATE text [INTO variable, …] [USING value [AS name], …]``.
 
+    Args:
+        statement: The statement.
+        spark: The session, which computes the text and the values.
+        constants: Writes the values.
+
     Raises:
-        Invalid: It says something else, or the text is none.
+        Invalid: It says something else, or its text is not a string.
     """
     statement.expect("EXECUTE", "IMMEDIATE")
     if not (asked := statement.until("INTO", "USING")):
@@ -55,13 +52,33 @@ def read_immediate(statement: Statement, spark: SparkSession) -> Immediate:
         targets.append(_variable(statement))
         while statement.accept(","):
             targets.append(_variable(statement))
-    arguments = _arguments(statement, spark) if statement.accept("USING") else None
+    values = read_values(statement) if statement.accept("USING") else None
     statement.end()
-    row, kinds = _values([asked], spark)
-    if not isinstance(kinds[0], st.StringType) or row[0] is None:
-        given = "null" if row[0] is None else f"of type {kinds[0].simpleString()}"
-        raise Invalid(f"EXECUTE IMMEDIATE {asked}: a string is expected, and the value is {given}")
-    return Immediate(str(row[0]), arguments, tuple(targets))
+    frame = spark.sql(f"SELECT ({asked}) AS text")
+    text, kind = frame.collect()[0][0], frame.schema.fields[0].dataType
+    if not isinstance(kind, st.StringType) or text is None:
+        value = "null" if text is None else f"of type {kind.simpleString()}"
+        raise Invalid(f"EXECUTE IMMEDIATE {asked}: a string is expected, and the value is {value}")
+    arguments = None if values is None else computed_arguments(values, text, spark, constants)
+    return Immediate(text, arguments, tuple(targets))
+
+
+def computed_arguments(
+    values: Sequence[tuple[str, str | None]], text: str, spark: SparkSession, constants: Constants
+) -> Arguments:
+    """The arguments of a statement, which Spark computes.
+
+    Args:
+        values: Expressions and their names, as `read_values` reads them.
+        text: The statement, whose parameters have names or none.
+        spark: The session.
+        constants: Writes values.
+
+    Raises:
+        Invalid: A value has no name where the statement has names.
+    """
+    written = typed_constants([expression for expression, _ in values], spark, constants)
+    return _named_arguments(values, written) if has_named_parameters(text) else written
 
 
 def assign(frame: DataFrame, targets: Sequence[str], spark: SparkSession) -> None:
@@ -88,32 +105,37 @@ def _variable(statement: Statement) -> str:
     return ".".join(map(quoted, statement.name_parts()))
 
 
-def _arguments(statement: Statement, spark: SparkSession) -> Arguments:
+def read_values(statement: Statement) -> list[tuple[str, str | None]]:
+    """The expressions of ``USING``, and their names."""
     in_brackets = statement.accept("(")
-    expressions: list[str] = []
-    names: list[str] = []
-    while True:
-        expression, name = _named(statement.until(","), statement)
-        expressions.append(expression)
-        if name is not None:
-            names.append(name)
-        if not statement.accept(","):
-            break
+    values = [_named(statement.until(","), statement)]
+    while statement.accept(","):
+        values.append(_named(statement.until(","), statement))
     if in_brackets:
         statement.expect(")")
-    row, kinds = _values(expressions, spark)
-    values = [
-        value if value is None or type(kind) not in _SIZED else _SIZED[type(kind)](value)
-        for value, kind in zip(row, kinds, strict=True)
-    ]
-    if not names:
-        return values
-    if len(names) != len(values) or len(set(names)) != len(names):
+    return values
+
+
+def _named_arguments(
+    values: Sequence[tuple[str, str | None]], written: Sequence[SqlConstant]
+) -> dict[str, SqlConstant]:
+    """Values by their names; a variable without one has its own."""
+    names = [name or _variable_name(expression) for expression, name in values]
+    if None in names or len(set(names)) != len(names):
         raise Invalid(
-            "EXECUTE IMMEDIATE … USING: each value has a name of its own, as in 5 AS least, or "
-            "none has one"
+            "EXECUTE IMMEDIATE … USING: each value has a name of its own, as in 5 AS least, where "
+            "the statement has :names"
         )
-    return dict(zip(names, values, strict=True))
+    return {name: value for name, value in zip(names, written, strict=True) if name is not None}
+
+
+def _variable_name(expression: str) -> str | None:
+    """The last part of a name; None for other expressions."""
+    words = read_words(expression)
+    is_name = all(
+        word.is_name if at % 2 == 0 else word.text == "." for at, word in enumerate(words)
+    )
+    return words[-1].text if is_name and len(words) % 2 else None
 
 
 def _named(text: str, statement: Statement) -> tuple[str, str | None]:
@@ -124,13 +146,3 @@ def _named(text: str, statement: Statement) -> tuple[str, str | None]:
     if len(words) < 3 or words[-2].kind is not WordKind.WORD or words[-2].text.upper() != "AS":
         return text, None
     return text[: words[-2].start], words[-1].text
-
-
-def _values(
-    expressions: Sequence[str], spark: SparkSession
-) -> tuple[list[object], list[st.DataType]]:
-    """The values of constant expressions, and their types, as Spark has them."""
-    columns = (f"({text}) AS c{at}" for at, text in enumerate(expressions))
-    frame = spark.sql(f"SELECT {', '.join(columns)}")
-    row = frame.collect()[0]
-    return list(row), [field.dataType for field in frame.schema.fields]

@@ -1,59 +1,80 @@
-"""``IDENTIFIER('database.table')``: names that a statement gives as constant texts."""
+"""``IDENTIFIER('database.table')``: names that a statement gives as values of expressions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headwater.spark.errors import unlogged_errors
 from headwater.spark.names import quoted
 from headwater.spark.sql.statement import Word, WordKind, read_words
-from headwater.storage.errors import Invalid, Unsupported
+from headwater.storage.errors import Invalid
 
 __all__ = ["with_plain_names"]
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
-# After one of these only the name of a table, view, function or database can stand.
-_BEFORE_A_NAME = frozenset(
-    {
-        "FROM", "JOIN", "TABLE", "VIEW", "FUNCTION", "INTO", "OVERWRITE", "UPDATE", "DATABASE",
-        "SCHEMA", "NAMESPACE", "EXISTS", "USE", "DESCRIBE", "DESC",
-    }
-)  # fmt: skip
 _VERBATIM = frozenset({"SET", "RESET", "ADD", "LIST"})
 
 
-def with_plain_names(text: str) -> str:
+def with_plain_names(text: str, spark: SparkSession) -> str:
     """A text in which each ``IDENTIFIER`` of a constant is the name that it stands for.
+
+    An expression without columns, such as a session variable, is a constant that Spark computes.
+    What it cannot compute alone is left to Spark, such as parameters of functions.
 
     Args:
         text: One or more statements.
+        spark: The session.
 
     Raises:
-        Invalid: A constant is no name.
-        Unsupported: A table's name is to be worked out by Spark.
+        Invalid: A constant is not a name.
     """
     if "identifier" not in text.lower():
         return text
     words = read_words(text)
     pieces: list[str] = []
-    copied = at = 0
+    copied = 0
     is_verbatim = False
     for at, word in enumerate(words):
-        before = words[at - 1] if at else None
-        if before is None or _is(before, ";"):
+        if at == 0 or _is(words[at - 1], ";"):
             is_verbatim = word.text.upper() in _VERBATIM
         if is_verbatim or word.start < copied or not _begins(words, at):
             continue
         constant, end = _constant(words, at + 2)
+        if constant is None:
+            constant, end = _computed(text, words, at + 1, spark)
         if constant is not None:
             pieces += [text[copied : word.start], _name(constant)]
             copied = end
-        elif before is not None and before.text.upper() in _BEFORE_A_NAME:
-            raise Unsupported(
-                "IDENTIFIER of an expression is not supported for a table's name: give the name "
-                "as a string, as in IDENTIFIER('shop.orders')"
-            )
     return "".join([*pieces, text[copied:]])
+
+
+def _computed(
+    text: str, words: Sequence[Word], opening: int, spark: SparkSession
+) -> tuple[str | None, int]:
+    """The value of the expression in brackets, and where the bracket ends; None if there is none.
+
+    Args:
+        text: The statement.
+        words: Its words.
+        opening: The index of the bracket.
+        spark: The session.
+    """
+    depth = 0
+    for word in words[opening:]:
+        depth += _is(word, "(") - _is(word, ")")
+        if depth == 0:
+            try:
+                with unlogged_errors():
+                    (row,) = spark.sql(f"SELECT {text[words[opening].start : word.end]}").collect()
+            except PySparkException:
+                return None, 0
+            value: object = row[0]
+            return (value, word.end) if isinstance(value, str) else (None, 0)
+    return None, 0
 
 
 def _is(word: Word, symbol: str) -> bool:

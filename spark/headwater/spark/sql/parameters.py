@@ -8,7 +8,7 @@ from headwater.spark.sql.constants import Constants
 from headwater.spark.sql.statement import Word, WordKind, read_words
 from headwater.storage.errors import Invalid
 
-__all__ = ["Arguments", "with_arguments"]
+__all__ = ["Arguments", "has_named_parameters", "with_arguments"]
 
 Arguments = Mapping[str, object] | Sequence[object]
 """Values of parameters: by name for ``:name``, in their order for ``?``."""
@@ -58,6 +58,11 @@ def with_arguments(text: str, arguments: Arguments, constants: Constants) -> str
     return "".join([*pieces, text[copied:]])
 
 
+def has_named_parameters(text: str) -> bool:
+    """Whether a statement has parameters ``:name``."""
+    return any(name is not None for _, _, name in _parameters(text))
+
+
 def _spelled(key: object) -> str:
     return f"? number {key + 1}" if isinstance(key, int) else f":{key}"
 
@@ -65,16 +70,18 @@ def _spelled(key: object) -> str:
 def _parameters(text: str) -> list[tuple[int, int, str | None]]:
     """The places where parameters begin and end, and their names; None for those without."""
     words = read_words(text)
-    found: list[tuple[int, int, str | None]] = []
+    parameters: list[tuple[int, int, str | None]] = []
     for at, word in enumerate(words):
         if word.kind is not WordKind.SYMBOL:
             continue
         if word.text.startswith("?"):
             marks = len(word.text) - len(word.text.lstrip("?"))
-            found += [(word.start + mark, word.start + mark + 1, None) for mark in range(marks)]
+            parameters += [
+                (word.start + mark, word.start + mark + 1, None) for mark in range(marks)
+            ]
         elif word.text == ":" and _names_one(words, at):
-            found.append((word.start, words[at + 1].end, words[at + 1].text))
-    return found
+            parameters.append((word.start, words[at + 1].end, words[at + 1].text))
+    return parameters
 
 
 def _names_one(words: Sequence[Word], at: int) -> bool:

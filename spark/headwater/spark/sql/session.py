@@ -14,7 +14,7 @@ from headwater.spark.errors import users_words
 from headwater.spark.explained_write import stop_if_explained
 from headwater.spark.session import is_set
 from headwater.spark.sql.call.procedures import HANDLERS as CALL
-from headwater.spark.sql.constants import Constants
+from headwater.spark.sql.constants import KEEPS_ESCAPES, session_constants
 from headwater.spark.sql.context import Answer, Handler, SqlContext
 from headwater.spark.sql.copy_into.copy_into import HANDLERS as COPY_INTO
 from headwater.spark.sql.ddl.alter_table import HANDLERS as ALTER_TABLE
@@ -45,6 +45,7 @@ from headwater.spark.sql.show.describe import HANDLERS as DESCRIBE
 from headwater.spark.sql.show.listings import HANDLERS as SHOW
 from headwater.spark.sql.show.procedures import HANDLERS as PROCEDURES
 from headwater.spark.sql.statement import Statement, split_statements
+from headwater.spark.sql.substitution import with_settings
 from headwater.spark.sql.use import HANDLERS as USE
 from headwater.storage.errors import Invalid, Unsupported
 
@@ -54,7 +55,6 @@ __all__ = ["run_sql", "run_statement"]
 _DEFINING = ("CREATE", "REPLACE", "ALTER")
 _ANSI = "spark.sql.ansi.enabled"
 _DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
-_KEEPS_ESCAPES = "spark.sql.parser.escapedStringLiterals"
 
 
 def run_sql(
@@ -81,7 +81,7 @@ def run_sql(
     """
     context.begin()
     spark = context.session.spark
-    filled = with_named_values(spark, text, values, _constants(spark)) if values else None
+    filled = with_named_values(spark, text, values, session_constants(spark)) if values else None
     with users_words(), filled or nullcontext(text) as whole:
         answer = _answer(whole, context, arguments)
     if answer is None:
@@ -103,17 +103,18 @@ def _answer(
     text: str, context: SqlContext, arguments: Arguments | None, in_statement: bool = False
 ) -> Answer:
     spark = context.session.spark
+    text = with_settings(text, spark)
     if '"' in text and is_set(spark, _ANSI) and is_set(spark, _DOUBLE_QUOTED_NAMES):
         text = with_backquotes(text)
     if arguments is not None:
-        text = with_arguments(text, arguments, _constants(spark))
+        text = with_arguments(text, arguments, session_constants(spark))
     if begins_script(text):
         if in_statement:
             raise Invalid(
                 "EXECUTE IMMEDIATE cannot run a script (BEGIN … END): give it one statement"
             )
         return run_script(text, lambda part, values: _answer(part, context, values, True), context)
-    statements = split_statements(with_plain_names(text))
+    statements = split_statements(with_plain_names(text, spark))
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
     return run_statement(_as_session_reads(statements[0], context), context)
@@ -127,20 +128,13 @@ def _as_session_reads(statement: Statement, context: SqlContext) -> Statement:
         statement.fold = context.fold
         refuse_not_followed(paimon_settings(context))
     if "\\" in statement.text:
-        statement.keeps_escapes = is_set(spark, _KEEPS_ESCAPES)
+        statement.keeps_escapes = is_set(spark, KEEPS_ESCAPES)
     return statement
-
-
-def _constants(spark: SparkSession) -> Constants:
-    return Constants(
-        keeps_escapes=is_set(spark, _KEEPS_ESCAPES),
-        prefers_local_times="TIMESTAMP" in session_type_names(spark),
-    )
 
 
 def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
     spark = context.session.spark
-    immediate = read_immediate(statement, spark)
+    immediate = read_immediate(statement, spark, session_constants(spark))
     answer = _answer(immediate.text, context, immediate.arguments, True)
     if not immediate.targets:
         return answer

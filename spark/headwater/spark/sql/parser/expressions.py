@@ -253,8 +253,9 @@ class ExpressionParser:
         if cursor.keyword() == "(" or cursor.peek("AS", "("):
             cursor.accept("AS")
             cursor.skip_brackets()
+            expression.has_alias = True
         else:
-            self._alias()
+            expression.has_alias = self._alias() is not None
         return expression
 
     def _frame_bound(self) -> list[Expression]:

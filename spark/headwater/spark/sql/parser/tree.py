@@ -135,11 +135,13 @@ class Expression:
         start, end: Its tokens.
         items: The names, calls and subqueries in it, in their order; those in the arguments of a
             call are the call's.
+        has_alias: Whether an alias follows it; None where none can.
     """
 
     start: int
     end: int
     items: list[ExpressionItem] = field(default_factory=list)
+    has_alias: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

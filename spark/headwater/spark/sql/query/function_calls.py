@@ -21,6 +21,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect, is_set
 from headwater.spark.sql.context import SqlContext
+from headwater.spark.sql.names import string_literal
 from headwater.spark.sql.parser import Cursor, QueryParser, UnsupportedSyntax, tokenize
 from headwater.spark.sql.query.paimon_functions import paimon_call
 from headwater.spark.sql.query.references import FunctionCall, OuterTable
@@ -43,6 +44,7 @@ __all__ = [
 
 DIALECT = "spark"
 """The engine for which a definition is."""
+_CURRENT = frozenset({"current_catalog", "current_database", "current_schema"})
 TABLE_DIALECT = "spark-table"
 """The name of the definition of a function that returns a table.
 
@@ -148,6 +150,9 @@ class FunctionCalls:
         short: list[tuple[FunctionCall, str]] = []
         for call in calls:
             parts = self._context.whole_name(call.parts)
+            if (current := self._current(call)) is not None:
+                changes.append(current)
+                continue
             if len(parts) == 1:
                 short.append((call, parts[0]))
             if len(parts) != 2:
@@ -159,6 +164,17 @@ class FunctionCalls:
             if function is not None:  # Otherwise it may be Spark's.
                 changes += _call_changes(call, parts[1], self._in_session(*function))
         return [*changes, *self._short_calls(short, database, is_stored=is_stored)]
+
+    def _current(self, call: FunctionCall) -> tuple[int, int, str] | None:
+        """What to write for ``current_database()`` and its like, which Spark has its own of."""
+        name = call.parts[0].lower()
+        if len(call.parts) > 1 or call.constants or name not in _CURRENT:
+            return None
+        context = self._context
+        value = context.catalog.warehouse if name == "current_catalog" else context.database
+        literal = "CAST(NULL AS STRING)" if value is None else string_literal(value)
+        alias = f" AS {quoted(f'{name}()')}" if call.lacks_alias else ""
+        return call.start, call.close, f"{literal}{alias}"
 
     def over_tables(self) -> Sequence[SessionFunction]:
         """The functions if any reads tables, in the order in which they are to be made.

@@ -127,7 +127,7 @@ class FunctionCall:
         start, end: The name's offsets.
         close: The offset after its brackets.
         constants: The values of its arguments; None for those that are not constants.
-        lacks_alias: Whether it is a relation without an alias.
+        lacks_alias: Whether it is a relation or a column without an alias.
     """
 
     parts: tuple[str, ...]
@@ -299,6 +299,7 @@ class _Resolver:
         self._scopes: list[_Scope] = []
         self._names: dict[str, set[tuple[str, ...]]] = {}
         self._sources: dict[int, list[_Source]] = {}
+        self._whole_columns: set[int] = set()
 
     def finish(self) -> None:
         """Collect the stars beside metadata columns, once all columns are known.
@@ -435,6 +436,13 @@ class _Resolver:
             scope.keeps_columns |= not scope.stars
         for column in select.columns:
             scope.stars += _stars(column)
+            match column.items:
+                case [Call(start=column.start, end=column.end) as call] if (
+                    column.has_alias is False
+                ):
+                    self._whole_columns.add(id(call))
+                case _:
+                    pass
         self._expressions(select.columns, scope, known)
         self._expressions(select.expressions, scope, known)
         return scope
@@ -565,7 +573,8 @@ class _Resolver:
         lacks_alias: bool = False,
     ) -> None:
         if isinstance(call.name, Name) and call.has_brackets:
-            self.calls.append(self._function_call(call, call.name, lacks_alias))
+            is_whole = lacks_alias or id(call) in self._whole_columns
+            self.calls.append(self._function_call(call, call.name, is_whole))
         self._expressions(expressions_of(call), scope, known, hidden)
         for argument in call.tables:
             if isinstance(argument.source, Query):

@@ -92,7 +92,7 @@ class _Splicer:
         outer: Sequence[OuterTable] | None = None,
         is_query: bool | None = None,
     ) -> str:
-        text = with_plain_names(text)
+        text = with_plain_names(text, self.opened.context.session.spark)
         names = find_references(
             text,
             self._fold,
@@ -106,7 +106,7 @@ class _Splicer:
     def splice_expression(self, text: str, outer: Sequence[OuterTable]) -> str:
         """As `splice`, but for windows, whose values depend on which rows are read."""
         context = self.opened.context
-        text, database = with_plain_names(text), context.database
+        text, database = with_plain_names(text, context.session.spark), context.database
         warehouse = context.catalog.warehouse
         names = find_references(
             text, self._fold, warehouse=warehouse, database=database, outer=outer

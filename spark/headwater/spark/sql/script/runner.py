@@ -15,8 +15,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.errors import own_errors
+from headwater.spark.sql.constants import session_constants
 from headwater.spark.sql.context import Answer, SqlContext
-from headwater.spark.sql.execute_immediate import Immediate, assign, read_immediate
+from headwater.spark.sql.execute_immediate import (
+    Immediate,
+    assign,
+    computed_arguments,
+    read_immediate,
+    read_values,
+)
 from headwater.spark.sql.parameters import Arguments
 from headwater.spark.sql.parser.expressions import QUERY_WORDS
 from headwater.spark.sql.parser.tokens import tokenize
@@ -279,7 +286,8 @@ class _Runner:
             self.result = materialized(answer)
 
     def _execute_immediate(self, text: str) -> None:
-        immediate = read_immediate(Statement(text, read_words(text)), self._spark)
+        statement = Statement(text, read_words(text))
+        immediate = read_immediate(statement, self._spark, session_constants(self._spark))
         # Its statement does not see the script's variables.
         self._variables.prepare(tokenize(immediate.text), sees_locals=False)
         answer = self._run_alone(immediate.text, immediate.arguments)
@@ -484,8 +492,12 @@ class _Runner:
         if statement.arguments is not None:
             sql = statement.arguments
             values = sql.replaced(self._variables.prepare(sql.tokens))
-            text = f"EXECUTE IMMEDIATE 'SELECT' USING {values}"
-            arguments = read_immediate(Statement(text, read_words(text)), self._spark).arguments
+            arguments = computed_arguments(
+                read_values(Statement(values, read_words(values))),
+                cursor.declared.query.text,
+                self._spark,
+                session_constants(self._spark),
+            )
         cursor.rows = self._rows(cursor.declared.query, arguments)
 
     def _fetch(self, statement: FetchCursor) -> None:
