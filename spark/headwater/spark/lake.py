@@ -45,6 +45,7 @@ from headwater.spark.sql.query.built_frame import (
     rows_of_files,
     table_rows,
 )
+from headwater.spark.sql.query.cached_tables import cache_changed_tables
 from headwater.spark.sql.session import run_sql
 from headwater.spark.stream.batch import BatchLake, running_query
 from headwater.spark.write.frame import delete_keys, write_frame
@@ -324,10 +325,15 @@ class SparkLake:
             Conflict, OutcomeUnknown: As `Table.write`.
         """
         with users_words():
-            write_frame(
-                self._session, df, self.catalog.table(name), mode, partition=partition,
-                dynamic=dynamic, replace_where=replace_where, merging=merging,
-            )  # fmt: skip
+            table = self.catalog.table(name)
+            self._sql.note_change(table.name)
+            try:
+                write_frame(
+                    self._session, df, table, mode, partition=partition,
+                    dynamic=dynamic, replace_where=replace_where, merging=merging,
+                )  # fmt: skip
+            finally:
+                cache_changed_tables(self._sql)
 
     def for_batch(self, batch_id: int, *, query: str | None = None) -> BatchLake:
         """The lake for a function of ``foreachBatch``: what it writes is written once.

@@ -75,8 +75,6 @@ def test_cache_keeps_the_rows_of_a_query(spark: SparkSession, shop: SparkLake) -
         assert not spark.catalog.isCached("kept")
     finally:
         spark.catalog.dropTempView("kept")
-    with pytest.raises(Unsupported, match="AS SELECT"):
-        shop.sql("CACHE TABLE orders")
 
 
 def test_statements_about_the_session_are_sparks(spark: SparkSession, shop: SparkLake) -> None:
@@ -95,13 +93,6 @@ def test_statements_about_the_session_are_sparks(spark: SparkSession, shop: Spar
     assert rows(shop.sql("SELECT name FROM orders WHERE id = 3")) == [("new",)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "WITH x AS (SELECT 1) UPDATE orders SET name = 'x'",
-        "SET VAR x = (SELECT max(id) FROM orders)",
-    ],
-)
-def test_what_would_write_or_run_twice_is_refused(shop: SparkLake, text: str) -> None:
-    with pytest.raises(Unsupported, match=r"begin with|run the query first"):
-        shop.sql(text)
+def test_what_would_write_after_with_is_refused(shop: SparkLake) -> None:
+    with pytest.raises(Unsupported, match="begin with"):
+        shop.sql("WITH x AS (SELECT 1) UPDATE orders SET name = 'x'")

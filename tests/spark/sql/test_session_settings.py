@@ -47,7 +47,7 @@ def test_statements_that_change_rows_follow_the_sessions_table_options(lake: Spa
     lake.sql("CREATE TABLE db.t (id INT, x INT) TBLPROPERTIES ('write-only' = 'true')")
 
     def formats() -> list[object]:
-        return [found for (found,) in rows(lake.sql("SELECT file_format FROM db.`t$files`"))]
+        return [name for (name,) in rows(lake.sql("SELECT file_format FROM db.`t$files`"))]
 
     lake.sql("INSERT INTO db.t VALUES (1, 1)")
     with table_options(lake.spark, {"file.format": "orc", "scan.snapshot-id": "9"}):

@@ -40,6 +40,7 @@ class Relation:
         content: Metadata that is read already; None for rows.
         format_table: A format table, whose files Spark reads without a plan of ours.
         metadata: Its metadata columns, which come last in `schema`.
+        cached: The rows as ``CACHE TABLE`` keeps them; None where they are read.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Relation:
     content: pa.Table | None = None
     format_table: Table | None = None
     metadata: tuple[str, ...] = ()
+    cached: DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ def read_frame(
         scans: As `frame_of_division` takes them.
     """
     spark, schema = session.spark, read.relation.schema
+    if read.relation.cached is not None:
+        return read.relation.cached
     if read.relation.format_table is not None:
         return format_frame(session, read.relation.format_table)
     if read.rows is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -15,18 +15,35 @@ from headwater.catalog.table.table import Table
 from headwater.client import Lake
 from headwater.spark.catalog_session import CatalogSession
 from headwater.spark.session import is_set
-from headwater.spark.source.table_read import TableRead
+from headwater.spark.source.table_read import Relation, TableRead
 from headwater.spark.sql.statement import Statement
 from headwater.spark.sql.stored_names import StoredNames
 from headwater.storage.errors import Invalid, NotFound, ResourceType
 
-__all__ = ["DEFAULT_DATABASE", "Answer", "Handler", "SqlContext"]
+__all__ = ["DEFAULT_DATABASE", "Answer", "CachedTable", "Handler", "SqlContext"]
 
 DEFAULT_DATABASE = "default"
 """The database that is in use when a session begins, if it exists."""
 
 Answer: TypeAlias = pa.Table | DataFrame | None
 """The answer of a statement: rows known already, a frame that Spark computes, or nothing."""
+
+
+@dataclass(frozen=True)
+class CachedTable:
+    """A table whose rows ``CACHE TABLE`` keeps as of one snapshot.
+
+    Attributes:
+        table_id: The table's; another one that gets its name later is not cached.
+        settings: The session's options of the table when it was cached.
+        relation: Its rows.
+        storage: The text of ``OPTIONS``, for the next snapshot; empty without it.
+    """
+
+    table_id: str
+    settings: Mapping[str, str]
+    relation: Relation
+    storage: str
 
 
 @dataclass
@@ -37,11 +54,15 @@ class SqlContext:
         session: The Spark session and the catalog.
         database: The database of names without one; None until one is in use.
         last_query: The reads of the last query, in the order of its text.
+        cached: The tables that ``CACHE TABLE`` keeps, by ``database.table``.
+        changed: Those of them that the statement may change.
     """
 
     session: CatalogSession
     database: str | None = None
     last_query: tuple[TableRead, ...] = ()
+    cached: dict[str, CachedTable] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
     _has_begun: bool = field(default=False, init=False)
     _global_database: str | None = field(default=None, init=False)
 
@@ -66,6 +87,11 @@ class SqlContext:
     def catalog(self) -> Lake:
         """The catalog without Spark."""
         return self.session.catalog
+
+    def note_change(self, name: str) -> None:
+        """Note that a statement may change a table, of which another snapshot is to be cached."""
+        if name in self.cached:
+            self.changed.add(name)
 
     def whole_name(self, parts: Sequence[str], database: str | None = None) -> tuple[str, ...]:
         """A name with its database and without the warehouse, where it says as much.

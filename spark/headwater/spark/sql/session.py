@@ -37,6 +37,8 @@ from headwater.spark.sql.identifier_clauses import with_plain_names
 from headwater.spark.sql.named_values import with_named_values
 from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.parser.tokens import with_backquotes
+from headwater.spark.sql.query.cached_tables import HANDLERS as CACHE
+from headwater.spark.sql.query.cached_tables import cache_changed_tables
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.query.variables import HANDLERS as VARIABLES
 from headwater.spark.sql.script import begins_script, run_script
@@ -156,7 +158,10 @@ def _explain(statement: Statement, context: SqlContext) -> Answer:
 def run_statement(statement: Statement, context: SqlContext) -> Answer:
     """Run one statement and give what its handler gives."""
     _, handler = _handler(statement)
-    return handler(statement, context)
+    try:
+        return handler(statement, context)
+    finally:
+        cache_changed_tables(context)
 
 
 def _handler(statement: Statement) -> tuple[tuple[str, ...], Handler]:
@@ -171,6 +176,7 @@ def _handler(statement: Statement) -> tuple[tuple[str, ...], Handler]:
 _HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **QUERY,
     **VARIABLES,
+    **CACHE,
     **USE,
     **DATABASES,
     **CREATE_TABLE,

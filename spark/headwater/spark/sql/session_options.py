@@ -1,4 +1,4 @@
-"""The settings ``spark.paimon.…`` of a session: options that are laid over its tables."""
+"""The settings ``spark.paimon.…`` of a session: options that override those of its tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def paimon_settings(context: SqlContext) -> dict[str, str]:
 def session_options(
     context: SqlContext, table: Table, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options that the session lays over a table.
+    """The options of a table that the session overrides.
 
     They are ``spark.paimon.<key>``, and before it ``spark.paimon.<catalog>.<db>.<table>.<key>``.
 
@@ -61,7 +61,7 @@ def session_options(
         settings: As `paimon_settings` gives them.
 
     Raises:
-        Invalid: One is no option of a table.
+        Invalid: One is not an option of a table.
         Unsupported: One asks for what statements here do not do, or for a branch that the name
             of the table does not say.
     """
@@ -77,7 +77,7 @@ def session_options(
         parts = key.split(".", 3)
         if len(parts) < 4 or find_option(parts[3]) is None:
             raise Invalid(
-                f"'{_SETTINGS}{key}' is set in this session, and is no option of a table: "
+                f"'{_SETTINGS}{key}' is set in this session, and is not an option of a table: "
                 f"RESET {_SETTINGS}{key}"
             )
         if all(want in ("*", have) for want, have in zip(parts, place, strict=False)):
@@ -118,13 +118,14 @@ def named_table(context: SqlContext, name: str) -> Table:
 
 
 def with_session_options(context: SqlContext, table: Table) -> Table:
-    """A table that is to be changed or maintained, with the session's options laid over its own.
+    """A table that is to be changed or maintained, with the session's options in place of its own.
 
     Those that say which part of its history is read do not count: what is changed is the latest.
 
     Raises:
-        Invalid: An option of the session's is none, or cannot be laid over a table.
+        Invalid: An option of the session's does not exist, or cannot be a table's.
     """
+    context.note_change(table.name)
     options = session_options(context, table, paimon_settings(context))
     of_writes = {key: value for key, value in options.items() if key not in _OF_READS}
     return table.with_options(of_writes) if of_writes else table
@@ -154,5 +155,5 @@ def table_to_change(
     table = with_session_options(context, table)
     for key in options or ():
         if find_option(key) is None or key in _OF_READS:
-            raise Invalid(f"table {name}: '{key}' is no option of a table that is changed")
+            raise Invalid(f"table {name}: '{key}' is not an option of a table that is changed")
     return table.with_options(options) if options else table

@@ -59,6 +59,7 @@ def _alter(statement: Statement, context: SqlContext) -> None:
     """``ALTER TABLE t …``."""
     statement.expect("ALTER", "TABLE")
     name = object_identifier(statement, context)
+    context.note_change(str(name))
     for words, instead in _REFUSED.items():
         if statement.peek(*words):
             raise Unsupported(f"ALTER TABLE … {' '.join(words)} is not supported: {instead}")

@@ -95,6 +95,7 @@ def _replace(statement: Statement, context: SqlContext) -> None:
     create = statement.accept("CREATE", "OR")
     statement.expect("REPLACE", "TABLE")
     name = object_identifier(statement, context)
+    context.note_change(str(name))
     if statement.peek("LIKE"):
         raise Unsupported("REPLACE TABLE … LIKE is not supported: write the columns")
     fields = _read_columns(statement)

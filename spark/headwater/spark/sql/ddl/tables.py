@@ -42,6 +42,7 @@ def _drop(statement: Statement, context: SqlContext) -> None:
     purge = statement.accept("PURGE")
     statement.end()
     _refuse_branch(name, "DROP TABLE", "CALL sys.delete_branch")
+    context.note_change(str(name))
     tables = context.catalog.catalog.tables
     try:
         info = tables.get(name)
@@ -133,13 +134,6 @@ def _comment_text(statement: Statement) -> str | None:
     return text
 
 
-def _refresh(statement: Statement, context: SqlContext) -> None:
-    """``REFRESH TABLE t``: nothing is kept of a table between statements."""
-    statement.expect("REFRESH", "TABLE")
-    context.table(str(object_identifier(statement, context)))
-    statement.end()
-
-
 def _repair(statement: Statement, context: SqlContext) -> None:
     """``[MSCK] REPAIR TABLE t [{ADD | DROP | SYNC} PARTITIONS]``."""
     statement.accept("MSCK")
@@ -166,7 +160,6 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     ("UNDROP", "TABLE"): _undrop,
     ("TRUNCATE", "TABLE"): _truncate,
     ("COMMENT", "ON"): _comment,
-    ("REFRESH", "TABLE"): _refresh,
     ("MSCK", "REPAIR", "TABLE"): _repair,
     ("REPAIR", "TABLE"): _repair,
 }

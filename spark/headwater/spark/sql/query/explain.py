@@ -65,6 +65,8 @@ def _described(read: TableRead) -> str:
         f"{read.table}{snapshot}",
         f"  columns: {', '.join(read.columns)} ({len(read.columns)} of {every})",
     ]
+    if read.relation.cached is not None:
+        return "\n".join([*lines, "  rows: those of CACHE TABLE"])
     if read.rows is None:
         by_spark = "files: chosen by Spark, see PartitionFilters and PushedFilters above"
         planned = "metadata: read when the query was planned"

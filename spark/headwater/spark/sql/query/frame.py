@@ -104,7 +104,14 @@ def _refuse_file_functions(text: str, reads: Sequence[TableRead]) -> None:
         ),
         None,
     )
-    without = next((each.table for each in reads if each.native_files < each.files), None)
+    without = next(
+        (
+            read.table
+            for read in reads
+            if read.native_files < read.files or read.relation.cached is not None
+        ),
+        None,
+    )
     if called is not None and without is not None:
         raise Unsupported(
             f"table {without}: {called}() does not know the files of rows that Spark's own scan "

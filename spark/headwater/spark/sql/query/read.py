@@ -32,6 +32,9 @@ def plan_read(
     if rows is None:
         read = names if relation.format_table is None else needed
         return TableRead(relation.name, None, tuple(read), None, relation)
+    if relation.cached is not None and isinstance(rows, Scan):
+        snapshot_id = None if rows.snapshot is None else rows.snapshot.id
+        return TableRead(relation.name, snapshot_id, tuple(needed), None, relation)
     # A batch without columns would not tell Spark how many rows it has.
     needed = needed or names[:1]
     predicate: Predicate | None = None

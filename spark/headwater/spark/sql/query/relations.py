@@ -87,6 +87,7 @@ class Relations:
             return None
         if not reference.metadata or not isinstance(relation, Relation) or relation.rows is None:
             return relation
+        # Cached rows do not have them; what is read is of the same snapshot.
         return with_metadata(relation, relation.rows, reference.metadata)
 
     def _open_stored(
@@ -119,6 +120,9 @@ class Relations:
                     "them into a query of your own over its tables"
                 ) from None
             return view
+        cached = self._cached(table, reference)
+        if cached is not None:
+            return cached
         table = self._configured(table, reference)
         kind = table_type(table.schema.options)
         if kind in (TableType.FORMAT, TableType.OBJECT):
@@ -137,6 +141,15 @@ class Relations:
         if name not in self._tables:
             self._tables[name] = self.context.catalog.table(name)
         return self._tables[name]
+
+    def _cached(self, table: Table, reference: TableReference) -> Relation | None:
+        """The rows that `CACHE TABLE` keeps of a table, where the query reads it as it is."""
+        cached = self.context.cached.get(table.name)
+        if cached is None or cached.table_id != table.info.id:
+            return None
+        if reference.time_travel or reference.options or reference.function:
+            return None
+        return cached.relation if self._session_options(table) == cached.settings else None
 
     def _configured(self, table: Table, reference: TableReference) -> Table:
         options = {**self._session_options(table), **reference.options}

@@ -1,4 +1,4 @@
-"""Statements that are queries, or are about one: ``EXPLAIN``, temporary views, cached results."""
+"""Statements that are queries, or are about one: ``EXPLAIN``, temporary views."""
 
 from __future__ import annotations
 
@@ -187,32 +187,6 @@ def _read_view_clauses(statement: Statement, name: str) -> None:
         has_comment = True
 
 
-def _cache(statement: Statement, context: SqlContext) -> DataFrame:
-    """``CACHE [LAZY] TABLE name [OPTIONS (…)] [[AS] query]``."""
-    spark = context.session.spark
-    statement.expect("CACHE")
-    lazy = " LAZY" if statement.accept("LAZY") else ""
-    statement.expect("TABLE")
-    parts = statement.name_parts()
-    name = ".".join(map(quoted, parts))
-    options = f" OPTIONS ({statement.bracketed()})" if statement.accept("OPTIONS") else ""
-    if statement.at_end:
-        if len(parts) > 1 or not spark.catalog.tableExists(name):
-            raise Unsupported(
-                f"CACHE TABLE {name}: tables of the catalog change, and a cache would not; name "
-                f"the rows to keep: CACHE TABLE a_name AS SELECT * FROM {name}"
-            )
-    else:
-        statement.accept("AS")
-        if len(parts) > 1:
-            raise Invalid(f"CACHE TABLE {name} AS …: a temporary view has a name of one part")
-        frame = query_frame(query_text(statement), context)
-        stop_if_explained(context.session)
-        frame.createTempView(parts[0])
-    stop_if_explained(context.session)
-    return spark.sql(f"CACHE{lazy} TABLE {name}{options}")
-
-
 def _setting(statement: Statement, context: SqlContext) -> DataFrame:
     """``SET [key [= value]]`` and ``RESET [key]``.
 
@@ -256,8 +230,6 @@ _OF_SESSION = [
     ("DROP", "TEMPORARY"),
     ("DROP", "TEMP"),
     ("SHOW", "COLLATIONS"),
-    ("UNCACHE", "TABLE"),
-    ("CLEAR", "CACHE"),
     ("ADD",),
     ("LIST",),
 ]
@@ -269,5 +241,4 @@ HANDLERS: Mapping[tuple[str, ...], Handler] = {
     **dict.fromkeys(_OF_SESSION, _sparks),
     ("SET",): _setting,
     ("RESET",): _setting,
-    ("CACHE",): _cache,
 }  # fmt: skip
