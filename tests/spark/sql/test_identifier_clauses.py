@@ -3,7 +3,6 @@
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
-from tests.spark.sql.conftest import WITHOUT_SPARK
 
 from headwater.spark import SparkLake
 from headwater.spark.sql.identifier_clauses import with_plain_names
@@ -16,20 +15,20 @@ from headwater.storage.errors import Invalid
         ("SELECT * FROM IDENTIFIER('d.t') x", "SELECT * FROM `d`.`t` x"),
         ("DROP TABLE identifier ( 'd.' || '`a.``b`' )", "DROP TABLE `d`.`a.``b`"),
         ("FROM IDENTIFIER('t$files')", "FROM `t$files`"),
-        ("SELECT IDENTIFIER('a'), b", "SELECT `a`, b"),
+        ("SELECT IDENTIFIER('a'), IDENTIFIER(v)", "SELECT `a`, IDENTIFIER(v)"),
         ("SELECT identifier, a.identifier('x')", "SELECT identifier, a.identifier('x')"),
         ("SELECT 'IDENTIFIER', `identifier`('a')", "SELECT 'IDENTIFIER', `identifier`('a')"),
         ("SET a=IDENTIFIER('x'); USE IDENTIFIER('d')", "SET a=IDENTIFIER('x'); USE `d`"),
     ],
 )  # fmt: skip
 def test_constants_are_names(written: str, read: str) -> None:
-    assert with_plain_names(written, WITHOUT_SPARK) == read
+    assert with_plain_names(written) == read
 
 
 @pytest.mark.parametrize("constant", ["", "a b", "a.", ".a", "a..b", "`a", "a`b`"])
 def test_a_constant_that_is_no_name_is_refused(constant: str) -> None:
     with pytest.raises(Invalid, match="there is no such name"):
-        with_plain_names(f"SELECT * FROM IDENTIFIER('{constant}')", WITHOUT_SPARK)
+        with_plain_names(f"SELECT * FROM IDENTIFIER('{constant}')")
 
 
 @pytest.mark.spark

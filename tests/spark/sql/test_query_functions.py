@@ -132,6 +132,15 @@ def test_functions_that_could_not_be_called_are_rejected(
         spark.catalog.dropTempView("seen")
 
 
+def test_a_column_called_like_its_function_is_ambiguous(staff: SparkLake) -> None:
+    staff.sql("CREATE TABLE st (id INT, f STRUCT<x: INT>)")
+    with pytest.raises(Unsupported, match="may be the function or a column"):
+        staff.sql("CREATE FUNCTION f(x INT) RETURN (SELECT count(*) FROM st WHERE f.x > 15)")
+    staff.sql("CREATE FUNCTION f(y INT) RETURN (SELECT count(*) FROM st s WHERE s.f.x > y)")
+    staff.sql("INSERT INTO st VALUES (1, named_struct('x', 10)), (2, named_struct('x', 20))")
+    assert rows(staff.sql("SELECT f(15)")) == [(1,)]
+
+
 def test_a_table_that_is_gone_is_named(staff: SparkLake) -> None:
     staff.sql("CREATE FUNCTION heads() RETURN (SELECT count(*) FROM emp)")
     staff.sql("DROP TABLE emp")

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import rows
 
 from headwater.spark import SparkLake
-from headwater.storage.errors import Invalid, NotFound
+from headwater.storage.errors import Invalid, NotFound, Unsupported
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +103,71 @@ def test_names_can_be_values_of_expressions(shop: SparkLake) -> None:
         shop.sql("SELECT * FROM IDENTIFIER(wanted || '3')")
     with pytest.raises(Invalid, match="there is no such name"):
         shop.sql("SELECT * FROM IDENTIFIER(wanted || '..')")
+
+
+def test_what_is_computed_before_a_statement_knows_the_lake(
+    spark: SparkSession, shop: SparkLake
+) -> None:
+    shop.catalog.create_database("default")
+    shop.sql("CREATE TABLE default.t (id INT, name STRING)")
+    shop.sql("INSERT INTO IDENTIFIER(current_database() || '.t') VALUES (7, 'c')")
+    assert shop.sql("SELECT * FROM IDENTIFIER(builtin.current_schema() || '.t')").count() == 3
+    assert shop.sql("SELECT * FROM default.t").count() == 0
+    assert rows(shop.sql("EXECUTE IMMEDIATE 'SELECT ?' USING current_database()")) == [("db",)]
+    text = "EXECUTE IMMEDIATE 'SELECT count(*) FROM ' || current_database() || '.t'"
+    assert rows(shop.sql(text)) == [(3,)]
+    shop.sql("CREATE FUNCTION here(x STRING DEFAULT current_database()) RETURN x")
+    assert rows(shop.sql("SELECT here(), system.builtin.current_database()")) == [("db", "db")]
+    shop.sql("DECLARE OR REPLACE VARIABLE used STRING DEFAULT current_database()")
+    try:
+        assert rows(spark.sql("SELECT used")) == [("db",)]
+    finally:
+        spark.sql("DROP TEMPORARY VARIABLE used")
+    shop.sql("DROP TABLE IDENTIFIER(current_database() || '.t')")
+    assert shop.catalog.table_exists("default.t")
+    assert not shop.catalog.table_exists("db.t")
+
+
+def test_names_that_are_kept_are_not_of_this_session(shop: SparkLake) -> None:
+    for definition in (
+        "VIEW kept AS SELECT * FROM IDENTIFIER(wanted)",
+        "FUNCTION kept(wanted STRING) RETURN (SELECT count(*) FROM IDENTIFIER(wanted))",
+    ):
+        with pytest.raises(Unsupported, match="IDENTIFIER of an expression"):
+            shop.sql(f"CREATE {definition}")
+
+
+def test_values_are_not_texts_of_settings(spark: SparkSession, shop: SparkLake) -> None:
+    spark.conf.set("my.v", "SUBST")
+    try:
+        written = "a ${my.v} 'b' ${my.w}"
+        assert rows(shop.sql("SELECT :x AS x", args={"x": written})) == [(written,)]
+        shop.sql("INSERT INTO t VALUES (3, :x)", args={"x": written})
+        assert rows(shop.sql("SELECT name FROM t WHERE name = ?", args=[written])) == [(written,)]
+        text = "EXECUTE IMMEDIATE 'SELECT ?' USING concat('$', '{my.v}')"
+        assert rows(shop.sql(text)) == [("${my.v}",)]
+    finally:
+        spark.conf.unset("my.v")
+
+
+def test_values_within_others_keep_their_types(spark: SparkSession, shop: SparkLake) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for text in (
+            "'SELECT CAST(?[0] AS STRING)' USING array(TIMESTAMP_NTZ '2020-03-08 02:30:00')",
+            "'SELECT ?[0]' USING array(TIME '10:00:00')",
+            "'SELECT \\'A\\' = ?, typeof(?)' USING 'a' COLLATE UTF8_LCASE, 'b' COLLATE UTF8_LCASE",
+            "'SELECT ?' USING (5) + 1",
+        ):
+            assert rows(shop.sql(f"EXECUTE IMMEDIATE {text}")) == rows(
+                spark.sql(f"EXECUTE IMMEDIATE {text}")
+            )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    for value in ("array(parse_json('1'))", "make_interval(1, 2)"):
+        with pytest.raises(Invalid, match="SQL has no constant of"):
+            shop.sql(f"EXECUTE IMMEDIATE 'SELECT ?' USING {value}")
 
 
 def test_settings_are_put_into_statements(spark: SparkSession, shop: SparkLake) -> None:

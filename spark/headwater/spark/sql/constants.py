@@ -78,6 +78,9 @@ class Constants:
         is_instant = isinstance(value, dt.datetime)
         writer = self._timestamp if is_instant else self._writers.get(type(value))
         written = None if writer is None else writer(value)
+        if written is not None and "${" in written:
+            # Spark would put the value of a setting there; strings side by side are one.
+            written = written.replace("${", "$' '{")
         if written is None:
             raise Invalid(
                 f"{what} is {value!r} of type {type(value).__name__}, for which SQL has no constant"

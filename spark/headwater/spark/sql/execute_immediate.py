@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyspark.sql.types as st
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
-from headwater.spark.sql.constants import Constants, SqlConstant
+from headwater.spark.sql.constants import SqlConstant
+from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.parameters import Arguments, has_named_parameters
+from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.statement import Statement, WordKind, read_words
 from headwater.spark.sql.typed_constants import typed_constants
 from headwater.storage.errors import Invalid
@@ -33,13 +35,12 @@ class Immediate:
     targets: tuple[str, ...]
 
 
-def read_immediate(statement: Statement, spark: SparkSession, constants: Constants) -> Immediate:
+def read_immediate(statement: Statement, context: SqlContext) -> Immediate:
     """Read ``EXECUTE IMMEDIATE text [INTO variable, …] [USING value [AS name], …]``.
 
     Args:
         statement: The statement.
-        spark: The session, which computes the text and the values.
-        constants: Writes the values.
+        context: The user's, whose session computes the text and the values.
 
     Raises:
         Invalid: It says something else, or its text is not a string.
@@ -54,30 +55,29 @@ def read_immediate(statement: Statement, spark: SparkSession, constants: Constan
             targets.append(_variable(statement))
     values = read_values(statement) if statement.accept("USING") else None
     statement.end()
-    frame = spark.sql(f"SELECT ({asked}) AS text")
+    frame = query_frame(f"SELECT ({asked}) AS text", replace(context))
     text, kind = frame.collect()[0][0], frame.schema.fields[0].dataType
     if not isinstance(kind, st.StringType) or text is None:
         value = "null" if text is None else f"of type {kind.simpleString()}"
         raise Invalid(f"EXECUTE IMMEDIATE {asked}: a string is expected, and the value is {value}")
-    arguments = None if values is None else computed_arguments(values, text, spark, constants)
+    arguments = None if values is None else computed_arguments(values, text, context)
     return Immediate(text, arguments, tuple(targets))
 
 
 def computed_arguments(
-    values: Sequence[tuple[str, str | None]], text: str, spark: SparkSession, constants: Constants
+    values: Sequence[tuple[str, str | None]], text: str, context: SqlContext
 ) -> Arguments:
     """The arguments of a statement, which Spark computes.
 
     Args:
         values: Expressions and their names, as `read_values` reads them.
         text: The statement, whose parameters have names or none.
-        spark: The session.
-        constants: Writes values.
+        context: The user's.
 
     Raises:
         Invalid: A value has no name where the statement has names.
     """
-    written = typed_constants([expression for expression, _ in values], spark, constants)
+    written = typed_constants([expression for expression, _ in values], context)
     return _named_arguments(values, written) if has_named_parameters(text) else written
 
 
@@ -107,7 +107,14 @@ def _variable(statement: Statement) -> str:
 
 def read_values(statement: Statement) -> list[tuple[str, str | None]]:
     """The expressions of ``USING``, and their names."""
-    in_brackets = statement.accept("(")
+    start = statement.mark()
+    in_brackets = statement.peek("(")
+    if in_brackets:
+        statement.bracketed()
+        in_brackets = statement.at_end
+        statement.reset(start)
+    if in_brackets:
+        statement.expect("(")
     values = [_named(statement.until(","), statement)]
     while statement.accept(","):
         values.append(_named(statement.until(","), statement))

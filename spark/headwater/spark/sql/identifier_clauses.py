@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-
-from headwater.spark.errors import unlogged_errors
 from headwater.spark.names import quoted
 from headwater.spark.sql.statement import Word, WordKind, read_words
 from headwater.storage.errors import Invalid
@@ -19,15 +15,13 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _VERBATIM = frozenset({"SET", "RESET", "ADD", "LIST"})
 
 
-def with_plain_names(text: str, spark: SparkSession) -> str:
+def with_plain_names(text: str, compute: Callable[[str], str | None] | None = None) -> str:
     """A text in which each ``IDENTIFIER`` of a constant is the name that it stands for.
-
-    An expression without columns, such as a session variable, is a constant that Spark computes.
-    What it cannot compute alone is left to Spark, such as parameters of functions.
 
     Args:
         text: One or more statements.
-        spark: The session.
+        compute: The value of an expression without columns, such as a session variable; None for
+            one that is left to Spark. Without it, only strings are constants.
 
     Raises:
         Invalid: A constant is not a name.
@@ -44,8 +38,8 @@ def with_plain_names(text: str, spark: SparkSession) -> str:
         if is_verbatim or word.start < copied or not _begins(words, at):
             continue
         constant, end = _constant(words, at + 2)
-        if constant is None:
-            constant, end = _computed(text, words, at + 1, spark)
+        if constant is None and compute is not None:
+            constant, end = _computed(text, words, at + 1, compute)
         if constant is not None:
             pieces += [text[copied : word.start], _name(constant)]
             copied = end
@@ -53,7 +47,7 @@ def with_plain_names(text: str, spark: SparkSession) -> str:
 
 
 def _computed(
-    text: str, words: Sequence[Word], opening: int, spark: SparkSession
+    text: str, words: Sequence[Word], opening: int, compute: Callable[[str], str | None]
 ) -> tuple[str | None, int]:
     """The value of the expression in brackets, and where the bracket ends; None if there is none.
 
@@ -61,19 +55,13 @@ def _computed(
         text: The statement.
         words: Its words.
         opening: The index of the bracket.
-        spark: The session.
+        compute: Computes the expression.
     """
     depth = 0
     for word in words[opening:]:
         depth += _is(word, "(") - _is(word, ")")
         if depth == 0:
-            try:
-                with unlogged_errors():
-                    (row,) = spark.sql(f"SELECT {text[words[opening].start : word.end]}").collect()
-            except PySparkException:
-                return None, 0
-            value: object = row[0]
-            return (value, word.end) if isinstance(value, str) else (None, 0)
+            return compute(text[words[opening].end : word.start]), word.end
     return None, 0
 
 

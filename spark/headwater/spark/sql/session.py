@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 
 import pyarrow as pa
 import pyspark.sql.types as st
@@ -39,6 +41,7 @@ from headwater.spark.sql.parameters import Arguments, with_arguments
 from headwater.spark.sql.parser.tokens import with_backquotes
 from headwater.spark.sql.query.cached_tables import HANDLERS as CACHE
 from headwater.spark.sql.query.cached_tables import cache_changed_tables
+from headwater.spark.sql.query.splice import computed_name
 from headwater.spark.sql.query.statements import HANDLERS as QUERY
 from headwater.spark.sql.query.variables import HANDLERS as VARIABLES
 from headwater.spark.sql.script import begins_script, run_script
@@ -55,6 +58,9 @@ __all__ = ["run_sql", "run_statement"]
 
 # Statements in which types may stand.
 _DEFINING = ("CREATE", "REPLACE", "ALTER")
+_DEFINITION = re.compile(
+    r"\s*(?:CREATE\s+(?:OR\s+REPLACE\s+)?|ALTER\s+)(?:VIEW|FUNCTION)\b", re.IGNORECASE
+)
 _ANSI = "spark.sql.ansi.enabled"
 _DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
 
@@ -116,10 +122,16 @@ def _answer(
                 "EXECUTE IMMEDIATE cannot run a script (BEGIN … END): give it one statement"
             )
         return run_script(text, lambda part, values: _answer(part, context, values, True), context)
-    statements = split_statements(with_plain_names(text, spark))
+    statements = split_statements(with_plain_names(text, _compute(text, context)))
     if len(statements) != 1:
         raise Invalid(f"one statement is expected, and there are {len(statements)}")
     return run_statement(_as_session_reads(statements[0], context), context)
+
+
+def _compute(text: str, context: SqlContext) -> Callable[[str], str | None] | None:
+    """Computes names that are expressions; None for a definition, which is for all sessions."""
+    is_definition = _DEFINITION.match(text) is not None
+    return None if is_definition else partial(computed_name, context=context)
 
 
 def _as_session_reads(statement: Statement, context: SqlContext) -> Statement:
@@ -136,7 +148,7 @@ def _as_session_reads(statement: Statement, context: SqlContext) -> Statement:
 
 def _execute_immediate(statement: Statement, context: SqlContext) -> Answer:
     spark = context.session.spark
-    immediate = read_immediate(statement, spark, session_constants(spark))
+    immediate = read_immediate(statement, context)
     answer = _answer(immediate.text, context, immediate.arguments, True)
     if not immediate.targets:
         return answer

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyspark.sql.types as st
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from headwater.spark.sql.constants import Constants, SqlConstant
+from headwater.spark.sql.constants import Constants, SqlConstant, session_constants
+from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.names import string_literal
+from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.types import sql_type_text
 from headwater.storage.errors import Invalid
 
@@ -33,25 +35,25 @@ _SIZED: Mapping[type[st.DataType], Callable[[Any], object]] = {
 }
 
 
-def typed_constants(
-    expressions: Sequence[str], spark: SparkSession, constants: Constants
-) -> list[SqlConstant]:
+def typed_constants(expressions: Sequence[str], context: SqlContext) -> list[SqlConstant]:
     """The values of constant expressions, as Spark computes them, with their types.
 
     A decimal has as many digits as its value, as in Spark.
 
     Args:
         expressions: The expressions.
-        spark: The session.
-        constants: Writes values of Python.
+        context: The user's.
 
     Raises:
         Invalid: A value is of a type without constants.
         AnalysisException: An expression is not a constant.
     """
+    constants = session_constants(context.session.spark)
     columns = (f"({text}) AS c{at}" for at, text in enumerate(expressions))
-    frame = spark.sql(f"SELECT {', '.join(columns)}")
+    frame = query_frame(f"SELECT {', '.join(columns)}", replace(context))
     fields = frame.schema.fields
+    for field, text in zip(fields, expressions, strict=True):
+        _check_type(field.dataType, f"the value of {text}", is_within=False)
     texts = [
         sf.col(field.name).cast("string").alias(field.name)
         if isinstance(field.dataType, (*_WRITTEN_AS_TEXT, *_INTERVALS))
@@ -70,6 +72,28 @@ def typed_constants(
     ]
 
 
+def _check_type(data_type: st.DataType, what: str, *, is_within: bool) -> None:
+    """Reject types that have no constants, or none within other values; raises Invalid."""
+    without = isinstance(data_type, st.CalendarIntervalType)
+    if is_within and isinstance(data_type, st.VariantType | st.YearMonthIntervalType):
+        without = True
+    if without:
+        raise Invalid(
+            f"{what}: SQL has no constant of {data_type.simpleString()} here; pass it as text"
+        )
+    match data_type:
+        case st.ArrayType(elementType=element):
+            _check_type(element, what, is_within=True)
+        case st.MapType(keyType=key_type, valueType=value_type):
+            _check_type(key_type, what, is_within=True)
+            _check_type(value_type, what, is_within=True)
+        case st.StructType(fields=fields):
+            for field in fields:
+                _check_type(field.dataType, what, is_within=True)
+        case _:
+            pass
+
+
 def _written(value: Any, data_type: st.DataType, constants: Constants, what: str) -> str:
     if value is None:
         is_void = isinstance(data_type, st.NullType)
@@ -81,7 +105,7 @@ def _written(value: Any, data_type: st.DataType, constants: Constants, what: str
         case st.YearMonthIntervalType() | st.DayTimeIntervalType() if isinstance(value, str):
             return value
         case st.VariantType():
-            return f"parse_json({string_literal(value)})"
+            return f"parse_json({constants.constant(value, what)})"
         case st.ArrayType(elementType=element):
             items = ", ".join(_written(item, element, constants, what) for item in value)
             return f"CAST(array({items}) AS {sql_type_text(data_type)})"
@@ -98,7 +122,11 @@ def _written(value: Any, data_type: st.DataType, constants: Constants, what: str
                 for item, field in zip(value, fields, strict=True)
             )
             return f"CAST(named_struct({members}) AS {sql_type_text(data_type)})"
-        case st.YearMonthIntervalType():
-            raise Invalid(f"{what}: intervals of months within another value have no constant")
+        case st.TimestampNTZType():
+            return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
+        case st.TimeType():
+            return f"TIME '{value.isoformat()}'"
+        case st.StringType() if data_type != st.StringType():
+            return f"CAST({constants.constant(value, what)} AS {sql_type_text(data_type)})"
     sized = _SIZED.get(type(data_type))
     return constants.constant(value if sized is None else sized(value), what)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headwater.catalog.model.column import Column
 from headwater.catalog.model.functions import (
     FileDefinition,
     FunctionSpec,
@@ -24,7 +25,7 @@ from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.names import string_literal
 from headwater.spark.sql.parser import Cursor, QueryParser, UnsupportedSyntax, tokenize
 from headwater.spark.sql.query.paimon_functions import paimon_call
-from headwater.spark.sql.query.references import FunctionCall, OuterTable
+from headwater.spark.sql.query.references import FunctionCall, OuterTable, find_references
 from headwater.spark.sql.query.temporary_objects import system_functions
 from headwater.spark.types import spark_type, sql_type_text
 from headwater.storage.errors import Invalid, NotFound, Unsupported
@@ -167,8 +168,9 @@ class FunctionCalls:
 
     def _current(self, call: FunctionCall) -> tuple[int, int, str] | None:
         """What to write for ``current_database()`` and its like, which Spark has its own of."""
-        name = call.parts[0].lower()
-        if len(call.parts) > 1 or call.constants or name not in _CURRENT:
+        *qualifier, name = map(str.lower, call.parts)
+        is_sparks = qualifier in ([], ["builtin"], ["system", "builtin"])
+        if not is_sparks or call.constants or name not in _CURRENT:
             return None
         context = self._context
         value = context.catalog.warehouse if name == "current_catalog" else context.database
@@ -280,7 +282,7 @@ class FunctionCalls:
             written, _ = self._write_body(body)
         parameters = ", ".join(
             f"{quoted(column.name)} {sql_type_text(spark_type(column.data_type))}"
-            + ("" if column.default_value is None else f" DEFAULT {column.default_value}")
+            + self._default(column, name.database)
             for column in spec.input_params or ()
         )
         kind = "" if spec.is_deterministic else "NOT DETERMINISTIC "
@@ -295,6 +297,18 @@ class FunctionCalls:
             reads_tables,
             returns_table,
         )
+
+    def _default(self, column: Column, database: str) -> str:
+        """The clause ``DEFAULT`` of a parameter."""
+        if column.default_value is None:
+            return ""
+        value = column.default_value
+        names = find_references(value, self._context.fold, outer=(), is_query=False)
+        for start, end, text in sorted(
+            self.changes(names.calls, database, is_stored=True), reverse=True
+        ):
+            value = value[:start] + text + value[end:]
+        return f" DEFAULT {value}"
 
     def _parameters(
         self, name: Identifier, spec: FunctionSpec, called: str

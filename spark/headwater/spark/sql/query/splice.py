@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from pyspark.errors import ParseException, PySparkException
@@ -46,7 +46,7 @@ from headwater.spark.sql.query.view_columns import (
 from headwater.spark.sql.temporary_names import is_global, temporary_views
 from headwater.storage.errors import Invalid, NotFound, Unsupported
 
-__all__ = ["Spliced", "missing_table", "splice", "splice_expression"]
+__all__ = ["Spliced", "computed_name", "missing_table", "splice", "splice_expression"]
 
 _ENGINE = "spark"
 
@@ -92,7 +92,7 @@ class _Splicer:
         outer: Sequence[OuterTable] | None = None,
         is_query: bool | None = None,
     ) -> str:
-        text = with_plain_names(text, self.opened.context.session.spark)
+        text = with_plain_names(text, self._compute)
         names = find_references(
             text,
             self._fold,
@@ -103,10 +103,31 @@ class _Splicer:
         )
         return self._written(text, names, database, outer)
 
+    def _reject_fields(
+        self, qualifiers: Sequence[Qualifier], relations: Sequence[Relation]
+    ) -> None:
+        """Reject ``f.x`` in a function ``f`` where a table has a column ``f``, which goes first."""
+        columns = {
+            self._fold(name) for relation in relations for name in relation.schema.fieldNames()
+        }
+        for qualifier in qualifiers:
+            table = qualifier.table
+            if isinstance(table, OuterTable) and self._fold(table.names[-1]) in columns:
+                raise Unsupported(
+                    f"{self.objects[-1]}: '{table.names[-1]}.' before a name may be the function "
+                    "or a column of a table; write the table's name or alias before the column, "
+                    "and give the parameter a name that no table has"
+                )
+
+    @property
+    def _compute(self) -> Callable[[str], str | None] | None:
+        """Computes names that are expressions; None where they are stored, and are for all."""
+        return None if self.objects else partial(computed_name, context=self.opened.context)
+
     def splice_expression(self, text: str, outer: Sequence[OuterTable]) -> str:
         """As `splice`, but for windows, whose values depend on which rows are read."""
         context = self.opened.context
-        text, database = with_plain_names(text, context.session.spark), context.database
+        text, database = with_plain_names(text, self._compute), context.database
         warehouse = context.catalog.warehouse
         names = find_references(
             text, self._fold, warehouse=warehouse, database=database, outer=outer
@@ -138,6 +159,7 @@ class _Splicer:
             table: table.alias for table in outer or ()
         }
         added: dict[int, tuple[str, ...]] = {}
+        before = len(self.relations)
         for reference in names.tables:
             if self._is_sparks(reference):
                 continue
@@ -159,6 +181,8 @@ class _Splicer:
             if isinstance(relation, ViewInfo) and reference.query_start is not None:
                 start, text_of_relation = reference.query_start, f"SELECT * FROM {text_of_relation}"
             changes.append((start, reference.end, text_of_relation))
+        if self.objects and self.objects[-1].startswith("function "):
+            self._reject_fields(names.qualifiers, self.relations[before:])
         for star in names.stars:
             left_out = exclusion(star, added)
             if star.end is not None and left_out is not None:
@@ -358,6 +382,26 @@ def splice_expression(text: str, context: SqlContext, outer: Sequence[OuterTable
             sf.expr(text)  # Spark's own error, if it is not one to Spark either.
         raise
     return splicer.spliced(spliced)
+
+
+def computed_name(text: str, context: SqlContext) -> str | None:
+    """The value of an expression that stands for a name; None where it is Spark's to find out.
+
+    Args:
+        text: The expression.
+        context: The user's.
+    """
+    try:
+        spliced = splice_expression(text, context, ())
+        if spliced.relations:
+            return None
+        expression = spliced.text.replace("{{", "{").replace("}}", "}")
+        with unlogged_errors():
+            (row,) = context.session.spark.sql(f"SELECT ({expression})").collect()
+    except (UnsupportedSyntax, PySparkException):
+        return None
+    value: object = row[0]
+    return value if isinstance(value, str) else None
 
 
 def _requalified(qualifier: Qualifier, alias: str | None) -> tuple[int, int, str]:

@@ -79,7 +79,19 @@ def _declare(statement: Statement, context: SqlContext) -> DataFrame:
             f"'{statement.text[:60]}' cannot be run: Spark allows no query in the default of a "
             "variable; DECLARE it without one, then SET VARIABLE name = (SELECT …)"
         )
-    return context.session.spark.sql(statement.text)
+    start = next(
+        (
+            word.end
+            for word in words
+            if (word.kind is WordKind.WORD and word.text.upper() == "DEFAULT") or word.text == "="
+        ),
+        None,
+    )
+    text = statement.text
+    if start is not None:
+        value = splice_expression(text[start:], context, ()).text
+        text = text[:start] + " " + value.replace("{{", "{").replace("}}", "}")
+    return context.session.spark.sql(text)
 
 
 HANDLERS: Mapping[tuple[str, ...], Handler] = {

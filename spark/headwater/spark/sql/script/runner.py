@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.errors import own_errors
-from headwater.spark.sql.constants import session_constants
 from headwater.spark.sql.context import Answer, SqlContext
 from headwater.spark.sql.execute_immediate import (
     Immediate,
@@ -137,7 +136,7 @@ class _Runner:
     def __init__(self, run: RunStatement, context: SqlContext, variables: Variables) -> None:
         self.result: DataFrame | None = None
         self._run_alone, self._variables = run, variables
-        self._spark = context.session.spark
+        self._context, self._spark = context, context.session.spark
         self._fold = context.fold
         self._blocks: list[_Block] = []
         """The compound statements around the one that runs whose handlers and cursors it has."""
@@ -287,7 +286,7 @@ class _Runner:
 
     def _execute_immediate(self, text: str) -> None:
         statement = Statement(text, read_words(text))
-        immediate = read_immediate(statement, self._spark, session_constants(self._spark))
+        immediate = read_immediate(statement, self._context)
         # Its statement does not see the script's variables.
         self._variables.prepare(tokenize(immediate.text), sees_locals=False)
         answer = self._run_alone(immediate.text, immediate.arguments)
@@ -495,8 +494,7 @@ class _Runner:
             arguments = computed_arguments(
                 read_values(Statement(values, read_words(values))),
                 cursor.declared.query.text,
-                self._spark,
-                session_constants(self._spark),
+                self._context,
             )
         cursor.rows = self._rows(cursor.declared.query, arguments)
 
