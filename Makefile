@@ -108,7 +108,12 @@ test-cdc-kafka: java $(READY) ## Follow topics of a real Kafka broker, whose jar
 .PHONY: test-spark-corpus
 test-spark-corpus: java $(READY) ## Compare with Spark over the inputs of its own SQL tests, which it fetches with Maven
 	@[ -n "$${HEADWATER_SPARK_SQL_INPUTS:-}" ] || tests/spark-sql-inputs
-	@$(PYTEST) -m spark_corpus --must-run=spark_corpus $(ARGS)
+	@$(PYTEST) -m "spark_corpus and not slow" --must-run=spark_corpus $(ARGS)
+
+.PHONY: test-spark-results
+test-spark-results: java $(READY) ## Run the statements of Spark's own SQL tests over a lake and compare their rows with Spark's; takes hours
+	@[ -n "$${HEADWATER_SPARK_SQL_INPUTS:-}" ] || tests/spark-sql-inputs
+	@$(PYTEST) $(SHARED) -m "spark_corpus and slow" --must-run=spark_corpus $(ARGS)
 
 .PHONY: test-mariadb
 test-mariadb: $(READY) ## Run the tests on MariaDB; fails if its programs are missing

@@ -12,6 +12,8 @@ import pytest
 
 _FETCHED = Path(__file__).parents[3] / ".spark-sql" / "sql-tests" / "inputs"
 _DIRECTIVE = re.compile(r"--(?!QUERY-DELIMITER)")
+_IMPORT = re.compile(r"^--IMPORT\s+(\S+)", re.MULTILINE)
+_SET = re.compile(r"^--SET\s+(.*)", re.MULTILINE)
 _DELIMITER = re.compile(r"--QUERY-DELIMITER-(?:START|END)")
 _SEMICOLON = re.compile(r"(?<!\\);")
 
@@ -28,6 +30,19 @@ def inputs_folder() -> Path:
 def input_files(folder: Path) -> tuple[Path, ...]:
     """The files of inputs, in the order of their names."""
     return tuple(sorted(folder.rglob("*.sql")))
+
+
+def settings(path: Path) -> Iterator[str]:
+    """The settings under which a file's statements run, as statements."""
+    for line in _SET.findall(path.read_text(encoding="utf-8")):
+        yield from (f"SET {pair.strip()}" for pair in line.split(",") if "=" in pair)
+
+
+def statements_with_imports(path: Path) -> Iterator[str]:
+    """The statements of the files that a file imports, and its own."""
+    for name in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        yield from statements(inputs_folder() / name)
+    yield from statements(path)
 
 
 def statements(path: Path) -> Iterator[str]:

@@ -104,7 +104,7 @@ def test_a_session_sees_its_own_changes_as_in_plain_spark(
         "UPDATE db.t SET b = 'new' WHERE a = 1",
         "DELETE FROM db.t WHERE a = 1",
         "MERGE INTO db.t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 'q'",
-        "CALL sys.rollback(table => 'db.t', snapshot => 1)",
+        "CALL sys.rollback(table => 'db.t', snapshot => 2)",
         "CREATE OR REPLACE TABLE db.t AS SELECT 5 AS five",
     ],
 )
