@@ -13,6 +13,7 @@ from headwater.spark.sql.constants import SqlConstant
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.parameters import Arguments, has_named_parameters
 from headwater.spark.sql.query.frame import query_frame
+from headwater.spark.sql.query.variables import set_variables
 from headwater.spark.sql.statement import Statement, WordKind, read_words
 from headwater.spark.sql.typed_constants import typed_constants
 from headwater.storage.errors import Invalid
@@ -96,9 +97,7 @@ def assign(frame: DataFrame, targets: Sequence[str], spark: SparkSession) -> Non
     rows = frame.limit(2).collect()
     if len(rows) > 1:
         raise Invalid("EXECUTE IMMEDIATE … INTO: the statement gives more than one row")
-    names = ", ".join(targets).replace("{", "{{").replace("}", "}}")
-    row = spark.createDataFrame(rows, frame.schema)
-    spark.sql(f"SET VARIABLE ({names}) = (SELECT * FROM {{row}})", row=row)
+    set_variables(targets, spark.createDataFrame(rows, frame.schema), spark)
 
 
 def _variable(statement: Statement) -> str:

@@ -21,6 +21,8 @@ from headwater.storage.types.data_type import (
 
 __all__ = [
     "accept_database_word",
+    "brace_escaped",
+    "brace_unescaped",
     "column_name",
     "column_path",
     "database_name",
@@ -170,3 +172,13 @@ _RESERVED = frozenset(
         "SELECT", "SET", "TABLE", "TO", "USING", "VALUES", "WHERE", "WITH",
     )
 )  # fmt: skip
+
+
+def brace_escaped(text: str) -> str:
+    """Text that keeps its braces where `SparkSession.sql` fills places in."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def brace_unescaped(text: str) -> str:
+    """The text of `brace_escaped`, for `SparkSession.sql` without places."""
+    return text.replace("{{", "{").replace("}}", "}")

@@ -22,7 +22,7 @@ from headwater.catalog.model.page import all_pages
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect, is_set
 from headwater.spark.sql.context import SqlContext
-from headwater.spark.sql.names import string_literal
+from headwater.spark.sql.names import brace_escaped, brace_unescaped, string_literal
 from headwater.spark.sql.parser import Cursor, QueryParser, UnsupportedSyntax, tokenize
 from headwater.spark.sql.query.paimon_functions import paimon_call
 from headwater.spark.sql.query.references import FunctionCall, OuterTable, find_references
@@ -187,7 +187,7 @@ class FunctionCalls:
         if any(function.reads_tables for function in functions):
             return functions
         for function in functions[self._made :]:
-            statement = function.statement.replace("{{", "{").replace("}}", "}")
+            statement = brace_unescaped(function.statement)
             self._context.session.spark.sql(statement)
         self._made = len(functions)
         return ()
@@ -290,7 +290,7 @@ class FunctionCalls:
         if contains is not None:
             kind += "CONTAINS SQL " if contains == "true" else "READS SQL DATA "
         declared = f"{quoted(called)}({parameters}) {_returns(spec, returns_table)}{kind}"
-        escaped = declared.replace("{", "{{").replace("}", "}}")
+        escaped = brace_escaped(declared)
         return SessionFunction(
             quoted(called),
             f"CREATE OR REPLACE TEMPORARY FUNCTION {escaped}RETURN {written}",

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
 from headwater.spark.session import is_connect
+from headwater.spark.sql.names import brace_unescaped
 from headwater.spark.sql.query.function_calls import SessionFunction
 from headwater.spark.sql.temporary_views import create_temporary_view, drop_temporary_view
 
@@ -96,7 +97,7 @@ def query_over(
         for function in functions:
             spark.sql(function.statement, **places)
         # Spark fills places in only if there are any.
-        filled = text if places else text.replace("{{", "{").replace("}}", "}")
+        filled = text if places else brace_unescaped(text)
         return spark.sql(filled, **places)
 
 

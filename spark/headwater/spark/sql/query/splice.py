@@ -21,6 +21,7 @@ from headwater.spark.source.table_read import Relation
 from headwater.spark.sql.context import SqlContext
 from headwater.spark.sql.elsewhere import SYSTEM_TABLES_ELSEWHERE
 from headwater.spark.sql.identifier_clauses import with_plain_names
+from headwater.spark.sql.names import brace_escaped, brace_unescaped
 from headwater.spark.sql.parser.cursor import UnsupportedSyntax
 from headwater.spark.sql.query.function_calls import (
     FunctionBody,
@@ -92,16 +93,27 @@ class _Splicer:
         outer: Sequence[OuterTable] | None = None,
         is_query: bool | None = None,
     ) -> str:
+        text, names = self._names(text, database, outer, is_query)
+        return self._written(text, names, database, outer)
+
+    def _names(
+        self,
+        text: str,
+        database: str | None,
+        outer: Sequence[OuterTable] | None,
+        is_query: bool | None,
+    ) -> tuple[str, QueryNames]:
+        """The text without ``IDENTIFIER`` of constants, and the names in it."""
         text = with_plain_names(text, self._compute)
-        names = find_references(
+        warehouse = self.opened.context.catalog.warehouse
+        return text, find_references(
             text,
             self._fold,
-            warehouse=self.opened.context.catalog.warehouse,
+            warehouse=warehouse,
             database=database,
             outer=outer,
             is_query=is_query,
         )
-        return self._written(text, names, database, outer)
 
     def _reject_fields(
         self, qualifiers: Sequence[Qualifier], relations: Sequence[Relation]
@@ -126,12 +138,8 @@ class _Splicer:
 
     def splice_expression(self, text: str, outer: Sequence[OuterTable]) -> str:
         """As `splice`, but for windows, whose values depend on which rows are read."""
-        context = self.opened.context
-        text, database = with_plain_names(text, self._compute), context.database
-        warehouse = context.catalog.warehouse
-        names = find_references(
-            text, self._fold, warehouse=warehouse, database=database, outer=outer
-        )
+        database = self.opened.context.database
+        text, names = self._names(text, database, outer, None)
         if names.window is not None:
             raise Unsupported(
                 f"'{names.window}': window functions are not supported in the expressions of "
@@ -194,7 +202,7 @@ class _Splicer:
             and not self._is_right(qualifier, aliases[qualifier.table])
         ]
         changes += [
-            (start, end, _plain(call))
+            (start, end, brace_escaped(call))
             for start, end, call in self.functions.changes(
                 names.calls, database, is_stored=bool(self.objects)
             )
@@ -202,9 +210,9 @@ class _Splicer:
         pieces: list[str] = []
         at = 0
         for start, end, replacement in sorted(changes):
-            pieces += [_plain(text[at:start]), replacement]
+            pieces += [brace_escaped(text[at:start]), replacement]
             at = end
-        return "".join([*pieces, _plain(text[at:])])
+        return "".join([*pieces, brace_escaped(text[at:])])
 
     def _is_right(self, qualifier: Qualifier, alias: str | None) -> bool:
         """Whether a qualifier is its table's alias as it stands."""
@@ -292,7 +300,7 @@ class _Splicer:
             self.relations.append(relation)
         else:
             inner = self._view(relation)
-        return inner if alias is None else f"({inner} AS {_plain(quoted(alias))})"
+        return inner if alias is None else f"({inner} AS {brace_escaped(quoted(alias))})"
 
     def _function_body(self, body: FunctionBody) -> tuple[str, bool]:
         before = len(self.relations)
@@ -320,14 +328,14 @@ class _Splicer:
             inner = self.splice(view.schema.query_for(_ENGINE), view.identifier.database)
         finally:
             self.objects.pop()
-        columns = ", ".join(_plain(quoted(column.name)) for column in view.schema.columns)
+        columns = ", ".join(brace_escaped(quoted(column.name)) for column in view.schema.columns)
         if not columns or mode is SchemaMode.EVOLUTION:
             return f"(SELECT * FROM (\n{inner}\n) AS headwater_view)"
         chosen = "*"
         if not mode.evolves:
             functions = self.functions.over_tables()
             query = QueryText(inner, self.relations, 0 if functions else first, functions)
-            chosen = _plain(chosen_columns(view, query, self.opened.context))
+            chosen = brace_escaped(chosen_columns(view, query, self.opened.context))
         return f"(SELECT {chosen} FROM (\n{inner}\n) AS headwater_view({columns}))"
 
 
@@ -395,7 +403,7 @@ def computed_name(text: str, context: SqlContext) -> str | None:
         spliced = splice_expression(text, context, ())
         if spliced.relations:
             return None
-        expression = spliced.text.replace("{{", "{").replace("}}", "}")
+        expression = brace_unescaped(spliced.text)
         with unlogged_errors():
             (row,) = context.session.spark.sql(f"SELECT ({expression})").collect()
     except (UnsupportedSyntax, PySparkException):
@@ -407,10 +415,10 @@ def computed_name(text: str, context: SqlContext) -> str | None:
 def _requalified(qualifier: Qualifier, alias: str | None) -> tuple[int, int, str]:
     """The change that gives a column the alias of its table, or no qualifier."""
     if alias is None:
-        column = _plain(".".join(map(quoted, qualifier.column)))
+        column = brace_escaped(".".join(map(quoted, qualifier.column)))
         return qualifier.start, qualifier.column_start, column
     names = ".".join(map(quoted, (alias, *qualifier.column)))
-    return qualifier.start, qualifier.end, _plain(names)
+    return qualifier.start, qualifier.end, brace_escaped(names)
 
 
 def _raise_syntax_error(spark: SparkSession, text: str) -> None:
@@ -434,8 +442,3 @@ def missing_table(spliced: Spliced, message: str) -> NotFound | None:
         if ".".join(map(quoted, parts)) in message:
             return error
     return None
-
-
-def _plain(text: str) -> str:
-    """Text that keeps its braces where Spark fills places in."""
-    return text.replace("{", "{{").replace("}", "}}")

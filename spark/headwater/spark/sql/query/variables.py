@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater.spark.names import quoted
 from headwater.spark.sql.context import Handler, SqlContext
+from headwater.spark.sql.names import brace_escaped, brace_unescaped
 from headwater.spark.sql.query.frame import query_frame
 from headwater.spark.sql.query.splice import splice_expression
 from headwater.spark.sql.statement import Statement, WordKind, read_words
 from headwater.storage.errors import Invalid, Unsupported
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "set_variables"]
 
 
 def _set(statement: Statement, context: SqlContext) -> DataFrame:
@@ -42,8 +43,8 @@ def _set(statement: Statement, context: SqlContext) -> DataFrame:
                 "supported; write two statements"
             )
         query = f"SELECT {', '.join(f'({value})' for value in values)}"
-        return _assign(names, query_frame(query, context), context)
-    texts = (value.text.replace("{{", "{").replace("}}", "}") for value in spliced)
+        return set_variables(names, query_frame(query, context), context.session.spark)
+    texts = (brace_unescaped(value.text) for value in spliced)
     assignments = map(" = ".join, zip(names, texts, strict=True))
     return context.session.spark.sql(f"SET VARIABLE {', '.join(assignments)}")
 
@@ -57,14 +58,19 @@ def _set_by_query(statement: Statement, context: SqlContext) -> DataFrame:
     statement.expect("=")
     query = statement.bracketed()
     statement.end()
-    return _assign(names, query_frame(query, context), context)
+    return set_variables(names, query_frame(query, context), context.session.spark)
 
 
-def _assign(names: Sequence[str], rows: DataFrame, context: SqlContext) -> DataFrame:
-    targets = ", ".join(names).replace("{", "{{").replace("}", "}}")
-    return context.session.spark.sql(
-        f"SET VARIABLE ({targets}) = (SELECT * FROM {{rows}})", rows=rows
-    )
+def set_variables(names: Sequence[str], rows: DataFrame, spark: SparkSession) -> DataFrame:
+    """Give the one row of a frame to variables of the session; without a row they are null.
+
+    Args:
+        names: The variables, as SQL names them.
+        rows: The frame.
+        spark: The session.
+    """
+    targets = brace_escaped(", ".join(names))
+    return spark.sql(f"SET VARIABLE ({targets}) = (SELECT * FROM {{rows}})", rows=rows)
 
 
 def _name(statement: Statement) -> str:
@@ -90,7 +96,7 @@ def _declare(statement: Statement, context: SqlContext) -> DataFrame:
     text = statement.text
     if start is not None:
         value = splice_expression(text[start:], context, ()).text
-        text = text[:start] + " " + value.replace("{{", "{").replace("}}", "}")
+        text = f"{text[:start]} {brace_unescaped(value)}"
     return context.session.spark.sql(text)
 
 
